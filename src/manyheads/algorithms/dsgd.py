@@ -1,0 +1,54 @@
+"""D-SGD: one gradient a round from every client."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from manyheads.core.contract import Algorithm, Cohort, Round, Update, Uploads, register
+from manyheads.core.settings import settings
+from manyheads.core.trees import Params, State, Tree
+
+__all__ = ["DSGD"]
+
+
+@register
+@settings
+class DSGD(Algorithm):
+    """Distributed SGD: every client sends the gradient of one batch at the shared model; FedAvg with tau = 1.
+
+    ``w <- w - lr sum_i p_i grad f_i(w)``.
+
+    >>> from manyheads import DSGD, simulate
+    >>> from manyheads.data import Digits, Iid, federate
+    >>> federation = federate(Digits().pool(seed=0), Iid(), clients=5, seed=0)
+    >>> simulate(DSGD(lr=0.1), "mlp", federation, rounds=1).history[0]["round"]
+    1
+
+    Reference: the comparison of Collins et al., FedAvg with Fine Tuning, NeurIPS 2022, Section 2.
+    """
+
+    name: ClassVar[str] = "dsgd"
+    paper: ClassVar[str] = "Collins et al. 2022 (the comparison)"
+    travels: ClassVar[str] = "the whole model down, its gradient up"
+    stays: ClassVar[str] = "nothing"
+    evaluated: ClassVar[Literal["global", "personal"]] = "global"
+    pooled: ClassVar[bool] = True
+
+    batch: Annotated[int, Field(ge=0)] = 10
+    """samples a gradient; 0: all the client has (D-GD)"""
+    lr: Annotated[float, Field(gt=0)] = 0.01
+    """step size, alpha"""
+
+    def init_server(self, params: Params) -> State:
+        return State(model=params.all)
+
+    def local(self, cohort: Cohort, server: State, client: State) -> Update:
+        return Update(State(model=cohort.gradient(server.model, batch=self.batch)))
+
+    def merge(self, server: State, uploads: Uploads, round: Round) -> State:
+        return State(model=server.model - self.lr * uploads.mean().model)
+
+    def global_model(self, server: State) -> Tree:
+        return server.model

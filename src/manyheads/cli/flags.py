@@ -1,0 +1,114 @@
+"""Command-line flags made from settings, so that a field is named, documented and checked in one place."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
+
+import typer
+
+from manyheads.core.settings import Setting, walk
+
+__all__ = ["Flag", "collect", "flags_of", "given_name", "with_flags"]
+
+
+class Flag(NamedTuple):
+    """An option of the command line and the place of its value in the configuration."""
+
+    path: tuple[str, ...]
+    option: str
+    help: str
+    kind: Any
+    panel: str
+
+    @property
+    def parameter(self) -> str:
+        return "__".join(self.path)
+
+
+def flags_of(
+    cls: type, panel: str, prefix: tuple[str, ...] = (), names: Mapping[tuple[str, ...], str] | None = None
+) -> list[Flag]:
+    """A flag for every leaf of a settings class: ``--prefix.field-name``, or as ``names`` says."""
+    flags = []
+    for setting in walk(cls):
+        path = prefix + setting.path
+        option = (names or {}).get(path) or "--" + ".".join(path).replace("_", "-")
+        flags.append(Flag(path, option, _help(setting), setting.type, panel))
+    return flags
+
+
+def _help(setting: Setting) -> str:
+    shown = setting.default
+    if isinstance(shown, list):
+        shown = ",".join(map(str, shown))
+    elif isinstance(shown, dict):
+        shown = shown.get("name")
+    doc = " ".join(setting.doc.split())
+    return rf"{doc}  \[default: {shown}]" if shown not in ("", None) else doc
+
+
+def _metavar(kind: Any) -> str:
+    if get_origin(kind) is Literal:
+        return "|".join(map(str, get_args(kind)))
+    if get_origin(kind) is list:
+        return "A,B,..."
+    return {int: "INTEGER", float: "NUMBER"}.get(kind, "TEXT")
+
+
+def with_flags(function: Callable[..., Any], flags: Iterable[Flag]) -> Callable[..., Any]:
+    """``function(..., flags: dict)`` as a function that typer sees with one option for each flag, all unset at first."""
+
+    def call(**values: Any) -> Any:
+        found = {f.parameter: values.pop(f.parameter) for f in chosen}
+        return function(**values, flags=collect(chosen, found))
+
+    chosen = list(flags)
+    fixed = [p for p in inspect.signature(function, eval_str=True).parameters.values() if p.name != "flags"]
+    made = [
+        inspect.Parameter(
+            flag.parameter,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[
+                str | None,
+                typer.Option(
+                    flag.option,
+                    help=flag.help,
+                    metavar=_metavar(flag.kind),
+                    rich_help_panel=flag.panel,
+                    show_default=False,
+                ),
+            ],
+        )
+        for flag in chosen
+    ]
+    call.__signature__ = inspect.Signature([*fixed, *made])  # type: ignore[attr-defined]
+    call.__annotations__ = {p.name: p.annotation for p in [*fixed, *made]}
+    call.__name__, call.__doc__ = function.__name__, function.__doc__
+    return call
+
+
+def collect(flags: Sequence[Flag], values: Mapping[str, str | None]) -> dict[str, Any]:
+    """The flags that were given, as a nested table."""
+    table: dict[str, Any] = {}
+    for flag in flags:
+        value = values[flag.parameter]
+        if value is None:
+            continue
+        place = table
+        for key in flag.path[:-1]:
+            place = place.setdefault(key, {})
+        place[flag.path[-1]] = value.split(",") if get_origin(flag.kind) is list else value
+    return table
+
+
+def given_name(arguments: Sequence[str], option: str) -> str | None:
+    """The value of an option on a command line that is not parsed yet: which algorithm's flags are we to offer?"""
+    for position, argument in enumerate(arguments):
+        if argument == option and position + 1 < len(arguments):
+            return arguments[position + 1]
+        if argument.startswith(f"{option}="):
+            return argument.partition("=")[2]
+    return None

@@ -1,0 +1,66 @@
+"""Progress of a run, on the error stream: a bar on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+__all__ = ["progress"]
+
+SECONDS_BETWEEN_LINES = 5.0
+
+
+class _Follow:
+    """Called with every round's record."""
+
+    def __init__(self, console: Console, bar: Progress, rounds: int, name: str) -> None:
+        self.console, self.bar, self.rounds = console, bar, rounds
+        self.task = bar.add_task(name, total=rounds, score="", speed="")
+        self.first: int | None = None
+        self.started = self.spoke = time.monotonic()
+
+    def __call__(self, record: dict[str, Any]) -> None:
+        now = time.monotonic()
+        if self.first is None:
+            self.first = record["round"]
+        speed = (record["round"] - self.first + 1) / max(now - self.started, 1e-9)
+        score = self._score(record)
+        self.bar.update(self.task, completed=record["round"], speed=f"{speed:.1f} rounds/s")
+        if score:
+            self.bar.update(self.task, score=score)
+        for drop in record["dropped"]:
+            self.console.print(f"round {record['round']}: dropped the upload of client {drop['client']}: {drop['why']}")
+        if not self.console.is_terminal and now - self.spoke >= SECONDS_BETWEEN_LINES:
+            self.spoke = now
+            left = (self.rounds - record["round"]) / speed
+            self.console.print(
+                f"round {record['round']}/{self.rounds}  {score}  {speed:.1f} rounds/s  {left:.0f} s left"
+            )
+
+    @staticmethod
+    def _score(record: dict[str, Any]) -> str:
+        result = record.get("evaluation", {})
+        if result.get("accuracy") is not None:
+            return f"accuracy {result['accuracy']:.3f}"
+        return f"loss {result['loss']:.4g}" if result.get("loss") is not None else ""
+
+
+@contextmanager
+def progress(console: Console, rounds: int, name: str) -> Iterator[_Follow]:
+    """Follow a run of this many rounds."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total}"),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[score]}"),
+        TextColumn("{task.fields[speed]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        yield _Follow(console, bar, rounds, name)

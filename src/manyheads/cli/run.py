@@ -1,0 +1,123 @@
+"""``manyheads run``: one training run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from manyheads.cli.flags import Flag, flags_of, given_name
+from manyheads.cli.progress import progress
+from manyheads.core.checkpoint import rounds_on_disk
+from manyheads.core.contract import REGISTRY
+from manyheads.core.errors import UserError
+from manyheads.core.settings import build
+from manyheads.data import SOURCES
+from manyheads.models import MODELS
+from manyheads.run import Config, assemble, run_training
+from manyheads.run.config import merged, read_toml
+from manyheads.run.result import Run
+
+__all__ = ["run", "run_flags"]
+
+# How flags are spelled where the path in the configuration is not what people would type.
+_SPELLED: dict[tuple[str, ...], str] = {
+    ("engine", "mode"): "--engine",
+    ("engine", "workers"): "--workers",
+    ("engine", "device"): "--device",
+}
+_CHOSEN = {"data": SOURCES, "model": MODELS, "algorithm": REGISTRY}
+BENEATH = {"engine": {"workers": "0"}}
+"""what the command line assumes unless told otherwise: all cores"""
+
+
+def run_flags(arguments: Sequence[str]) -> list[Flag]:
+    """The flags of ``run``: those of every run, and those of the data, model and algorithm that are named."""
+    flags = []
+    for flag in flags_of(Config, "Run", names=_SPELLED):
+        chosen = flag.path[0] in _CHOSEN
+        panel = {"evaluate": "Evaluation", "engine": "Engine"}.get(flag.path[0], "Run")
+        flags.append(flag._replace(path=(*flag.path, "name"), panel="Choice") if chosen else flag._replace(panel=panel))
+    config = next((read_toml(Path(a)) for a in arguments if a.endswith(".toml") and Path(a).is_file()), {})
+    for kind, known in _CHOSEN.items():
+        table = config.get(kind, {})
+        fallback = table.get("name") if isinstance(table, dict) else None
+        name = given_name(arguments, f"--{kind}") or fallback or getattr(Config(), kind)["name"]
+        if name in known:
+            flags += flags_of(known[name], f"{kind.capitalize()} {name}", prefix=(kind,))
+    return flags
+
+
+def run(
+    config: Annotated[
+        Path | None, typer.Argument(help="a TOML file; flags change what it says", show_default=False)
+    ] = None,
+    *,
+    out: Annotated[
+        Path | None, typer.Option(help="folder of the run  [default: runs/DATE-ALGORITHM-DATA]", show_default=False)
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="go on with the run in --out")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")] = False,
+    flags: dict[str, Any],
+) -> None:
+    """Train one method on one federation.
+
+    Everything can come from a TOML file, from flags, or both. The flags of the method, the model and the data are
+    listed once they are named: try [bold]manyheads run --algorithm fedrep --help[/bold].
+
+    Examples:
+
+      manyheads run --data digits --partition classes:3 --clients 20 --algorithm fedrep --rounds 30
+
+      manyheads run --resume --out runs/my-run
+    """
+    errors = Console(stderr=True, highlight=False)
+    table = merged(BENEATH, read_toml(config)) if config else BENEATH
+    if resume:
+        table = _resumed(out, table, config is not None or bool(flags), errors)
+    settings = build(Config, merged(table, flags), where="config")
+    algorithm, model, federation, made = assemble(settings)
+    place = out or Path("runs") / f"{datetime.now():%Y-%m-%d-%H%M%S}-{algorithm.name}-{federation.name}"
+    try:
+        with progress(errors, settings.rounds, f"{algorithm.name} on {federation.name}") as follow:
+            result = run_training(
+                algorithm, model, federation, settings.training(), made, place, resume, follow, errors.print
+            )
+    except KeyboardInterrupt:
+        saved = next(iter(rounds_on_disk(place / "checkpoint")), 0)
+        errors.print(f"stopped; {saved} rounds are saved. Go on with: manyheads run --resume --out {place}")
+        raise typer.Exit(130) from None
+    if as_json:
+        typer.echo(json.dumps(result.summary()))
+    else:
+        _show(result)
+
+
+def _resumed(out: Path | None, table: dict[str, Any], described: bool, errors: Console) -> dict[str, Any]:
+    if out is None:
+        raise UserError("--resume needs --out", fix="name the folder of the run to go on with")
+    if (out / "config.toml").exists():
+        return merged(table, read_toml(out / "config.toml"))
+    if not described:
+        raise UserError(f"{out} holds no run to resume", where="out")
+    errors.print(f"{out} holds no run yet: starting it")
+    return table
+
+
+def _show(result: Run) -> None:
+    facts = result.summary()
+    table = Table(show_header=False, box=None)
+    score = "accuracy" if facts["accuracy"] is not None else "loss"
+    table.add_row(score, f"[bold]{facts[score]:.4f}[/bold]  ({facts['protocol']})")
+    table.add_row("rounds", f"{facts['rounds']} in {facts['seconds']:.1f} s")
+    table.add_row("sent", f"{facts['bytes_up'] / 1e6:.2f} MB up, {facts['bytes_down'] / 1e6:.2f} MB down")
+    if facts["dropped_uploads"]:
+        table.add_row("dropped", f"{facts['dropped_uploads']} uploads")
+    table.add_row("run", facts["out"])
+    Console(highlight=False).print(table)

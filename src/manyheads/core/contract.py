@@ -1,0 +1,187 @@
+"""The contract between an algorithm and whoever runs it.
+
+An algorithm says what is shared, how a client trains locally, and how the server merges. It is a frozen dataclass whose
+fields are its hyperparameters; its methods are pure functions of states. Who runs the clients, how many at a time and
+where is the engine's business: ``local`` is written for a :class:`Cohort`, whose values carry a leading client
+dimension (of one, at a real site).
+
+One round, for whoever runs it::
+
+    download = algorithm.download(server, round)                          # travels to the cohort
+    update   = algorithm.local(cohort, download, client)                  # at the clients
+    uploads  = those of update.upload that match algorithm.expects(...)   # travel to the server, checked
+    server   = algorithm.merge(server, uploads, round)                    # at the server
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from manyheads.core.errors import UserError, one_of
+from manyheads.core.optim import SGD
+from manyheads.core.trees import Params, State, Tree
+
+__all__ = [
+    "REGISTRY",
+    "Algorithm",
+    "Cohort",
+    "Round",
+    "Update",
+    "Uploads",
+    "algorithm_named",
+    "check_upload",
+    "register",
+]
+
+
+@dataclass(frozen=True)
+class Round:
+    """What everybody knows about a round."""
+
+    index: int
+    """1 for the first round"""
+    seed: int
+    population: int
+    """clients in the federation, the papers' n or N"""
+    cohort: int
+    """clients in this round, the papers' rn or |S|"""
+
+
+class Cohort(Protocol):
+    """A group of clients in one round, as an algorithm sees it. Results carry a leading client dimension [C]."""
+
+    @property
+    def round(self) -> Round: ...
+
+    @property
+    def samples(self) -> Tensor:
+        """Training samples of each client, [C]."""
+
+    def sgd(
+        self, part: Tree, *, opt: SGD, batch: int, epochs: int = 0, steps: int = 0, given: Tree | None = None
+    ) -> Tree:
+        """Train ``part`` of the model on each client's data, the rest of the model (``given``) staying as it is.
+
+        ``epochs`` passes over the client's data, or ``steps`` steps if that is not 0, with batches of ``batch``
+        samples (0: all of them). ``part`` and ``given`` may be shared by the clients or carry the client dimension.
+        """
+
+    def gradient(self, params: Tree, *, batch: int) -> Tree:
+        """The gradient of each client's loss at ``params``, on one batch."""
+
+
+class Update(NamedTuple):
+    """What local training gives: what travels, what stays, and the model the client had at its end."""
+
+    upload: State
+    client: State = State()
+    model: Tree | None = None
+
+
+@dataclass(frozen=True)
+class Uploads:
+    """The checked uploads of a round, in client order, with a leading client dimension."""
+
+    clients: Sequence[int]
+    weights: Tensor
+    values: State
+
+    def mean(self) -> State:
+        """The weighted mean over clients."""
+        share = self.weights / self.weights.sum()
+        return self.values.map(lambda v: torch.tensordot(share.to(v.dtype), v, dims=1))
+
+
+class Algorithm:
+    """Base of all algorithms. Subclasses are ``@register @settings`` classes, final, one file each."""
+
+    name: ClassVar[str]
+    paper: ClassVar[str]
+    travels: ClassVar[str]
+    """what a client sends and receives, in words"""
+    stays: ClassVar[str]
+    """what never leaves a client, in words"""
+    weighting: ClassVar[Literal["samples", "equal"]] = "samples"
+    """how the paper weighs the clients' uploads"""
+    evaluated: ClassVar[Literal["global", "personal"]]
+    """the model the paper's results are about"""
+    everyone: ClassVar[bool] = False
+    """nothing travels, so every client trains in every round whatever the participation"""
+    pooled: ClassVar[bool] = False
+    """the upload is linear in the client's loss, so the weighted mean over clients is one gradient of the pooled loss"""
+
+    def init_server(self, params: Params) -> State:
+        """The server's state before the first round."""
+        raise NotImplementedError
+
+    def init_client(self, params: Params) -> State:
+        """What a client holds before its first round."""
+        return State()
+
+    def download(self, server: State, round: Round) -> State:
+        """What travels to each client of the cohort."""
+        return server
+
+    def expects(self, server: State, round: Round) -> State:
+        """The form of what each client must send back; uploads of another form are dropped."""
+        return server
+
+    def local(self, cohort: Cohort, server: State, client: State) -> Update:
+        """Local training of a cohort, from what was downloaded and what its clients keep."""
+        raise NotImplementedError
+
+    def merge(self, server: State, uploads: Uploads, round: Round) -> State:
+        """The server's next state."""
+        return uploads.mean()
+
+    def global_model(self, server: State) -> Tree | None:
+        """The one model for everybody, if the method has one."""
+        return None
+
+    def personal_model(self, server: State, client: State) -> Tree | None:
+        """The model a client predicts with, if the method gives each its own."""
+        return None
+
+
+REGISTRY: dict[str, type[Algorithm]] = {}
+A = TypeVar("A", bound=Algorithm)
+
+
+def register(cls: type[A]) -> type[A]:
+    """Make an algorithm known by its name, to the command line, to TOML files and to the tests."""
+    REGISTRY[cls.name] = cls
+    return cls
+
+
+def algorithm_named(name: str) -> type[Algorithm]:
+    """The registered algorithm of that name."""
+    if name not in REGISTRY:
+        raise one_of("algorithm", name, REGISTRY)
+    return REGISTRY[name]
+
+
+def check_upload(upload: State, expected: State, clients: int) -> None:
+    """Raise unless ``upload``, for ``clients`` clients, has the names, shapes and types of ``expected``."""
+    got, want = upload.flat, expected.flat
+    if got.keys() != want.keys():
+        raise UserError("wrong names in upload", given=", ".join(got) or "none", allowed=", ".join(want) or "none")
+    for name, value in got.items():
+        if value.shape != (clients, *want[name].shape):
+            raise UserError(
+                f"wrong shape of {name} in upload", given=tuple(value.shape), allowed=str((clients, *want[name].shape))
+            )
+        if value.dtype != want[name].dtype:
+            raise UserError(f"wrong type of {name} in upload", given=value.dtype, allowed=str(want[name].dtype))
+
+
+def finite_clients(state: State, clients: int) -> Tensor:
+    """Which clients' values are all finite, [C]."""
+    ok = torch.ones(clients, dtype=torch.bool)
+    for value in state.flat.values():
+        ok &= value.reshape(clients, -1).isfinite().all(dim=1).cpu()
+    return ok

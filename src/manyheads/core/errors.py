@@ -1,0 +1,46 @@
+"""The one error a user meets, in one form: what, where, given, allowed, what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = ["UserError", "one_of"]
+
+
+class UserError(ValueError):
+    """Something the user can put right. Its message is one line.
+
+    >>> print(UserError("participation is out of range", given=2, allowed="0 < r <= 1"))
+    participation is out of range; given 2; allowed: 0 < r <= 1
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: str | None = None,
+        given: object = None,
+        allowed: str | None = None,
+        fix: str | None = None,
+    ) -> None:
+        parts = [what if where is None else f"{where}: {what}"]
+        if given is not None:
+            parts.append(f"given {given!r}" if isinstance(given, str) else f"given {given}")
+        if allowed is not None:
+            parts.append(f"allowed: {allowed}")
+        if fix is not None:
+            parts.append(fix)
+        super().__init__(" ".join("; ".join(parts).split()))
+
+
+def one_of(kind: str, given: str, allowed: Iterable[str], *, where: str | None = None) -> UserError:
+    """The error for a name that is not in a list, with the nearest name that is.
+
+    >>> print(one_of("algorithm", "fedrap", ["fedavg", "fedrep"]))
+    unknown algorithm; given 'fedrap'; allowed: fedavg, fedrep; did you mean 'fedrep'?
+    """
+    names = sorted(allowed)
+    near = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
+    fix = f"did you mean {near[0]!r}?" if near else None
+    return UserError(f"unknown {kind}", where=where, given=given, allowed=", ".join(names) or "none", fix=fix)

@@ -1,0 +1,71 @@
+"""Randomness with an address.
+
+Every draw comes from a generator named by (seed, purpose, round, client, ...). A run is therefore the same whatever
+the number of workers, whatever the order, and after a resume; and a real site finds its own batch order from a few
+integers. Nothing here reads or writes a global generator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import IntEnum
+
+import numpy as np
+import torch
+
+__all__ = ["Purpose", "batch_plan", "generator", "torch_seeded"]
+
+
+class Purpose(IntEnum):
+    """What a draw is for. The numbers are part of every recorded result: add, never renumber."""
+
+    MODEL = 0
+    DATA = 1
+    SPLIT = 2
+    PARTITION = 3
+    NEW_CLIENTS = 4
+    SAMPLING = 5
+    BATCHES = 6
+    NOISE = 7
+    COIN = 8
+
+
+def generator(seed: int, purpose: Purpose, *address: int) -> np.random.Generator:
+    """The generator at an address.
+
+    >>> a, b = (generator(0, Purpose.SAMPLING, 3) for _ in range(2))
+    >>> bool(a.random() == b.random())
+    True
+    """
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(int(purpose), *address))))
+
+
+@contextmanager
+def torch_seeded(seed: int, purpose: Purpose, *address: int) -> Iterator[None]:
+    """Run torch code that knows only the global generator (layer initialisation, dropout) from an address."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(generator(seed, purpose, *address).integers(2**63)))
+        yield
+
+
+def batch_plan(
+    rng: np.random.Generator, samples: int, *, batch: int, epochs: int = 0, steps: int = 0
+) -> list[np.ndarray]:
+    """Which samples each local step uses: shuffled passes over the data, cut into batches.
+
+    ``epochs`` full passes, or exactly ``steps`` steps taken from as many passes as they need. The last batch of a pass
+    may be smaller. ``batch`` 0 means all samples in every step.
+
+    >>> [len(b) for b in batch_plan(np.random.default_rng(0), 5, batch=2, epochs=1)]
+    [2, 2, 1]
+    """
+    if batch <= 0 or batch >= samples:
+        return [np.arange(samples)] * (steps or epochs)
+    per_pass = -(-samples // batch)
+    passes = -(-steps // per_pass) if steps else epochs
+    plan = []
+    for _ in range(passes):
+        order = rng.permutation(samples)
+        plan += [order[i : i + batch] for i in range(0, samples, batch)]
+    return plan[:steps] if steps else plan

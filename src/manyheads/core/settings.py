@@ -1,0 +1,111 @@
+"""Settings: frozen dataclasses whose fields are checked, documented once, and become TOML keys and command-line flags.
+
+A string below a field is its documentation, shown by ``--help``. Values are checked on construction, whether they come
+from Python, a TOML file or a flag, and a wrong one is a :class:`UserError` in the usual form.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeVar, Union, cast, dataclass_transform, get_args, get_origin
+
+import pydantic
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+
+from manyheads.core.errors import UserError, one_of
+
+__all__ = ["Setting", "as_dict", "build", "settings", "walk"]
+
+T = TypeVar("T")
+_CONFIG = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+
+
+@dataclass_transform(frozen_default=True)
+def settings(cls: type[T]) -> type[T]:
+    """Make a class a frozen, checked dataclass."""
+    made: Any = pydantic.dataclasses.dataclass(frozen=True, config=_CONFIG)(cls)
+    checked_init: Callable[..., None] = made.__init__
+
+    def init(self: T, *args: Any, **values: Any) -> None:
+        try:
+            checked_init(self, *args, **values)
+        except ValidationError as error:
+            raise _user_error(made, error, where=made.__name__) from None
+
+    made.__init__ = init
+    return cast("type[T]", made)
+
+
+def build(cls: type[T], values: Mapping[str, Any], *, where: str) -> T:
+    """Settings from a mapping, as read from TOML or flags; ``where`` names it in errors."""
+    try:
+        return TypeAdapter(cls).validate_python(dict(values))
+    except ValidationError as error:
+        raise _user_error(cls, error, where=where) from None
+
+
+def as_dict(value: Any) -> dict[str, Any]:
+    """Settings as plain values that TOML and JSON can hold; fields that are None are left out."""
+    plain = TypeAdapter(type(value)).dump_python(value, mode="json", exclude_none=True)
+    return cast("dict[str, Any]", plain)
+
+
+class Setting(NamedTuple):
+    """One leaf field of a settings class, found by :func:`walk`."""
+
+    path: tuple[str, ...]
+    type: Any
+    default: Any
+    doc: str
+
+
+def walk(cls: type, path: tuple[str, ...] = ()) -> Iterable[Setting]:
+    """Every leaf field of a settings class, nested ones with their path.
+
+    >>> from manyheads.core.optim import SGD
+    >>> [".".join(s.path) for s in walk(SGD)]
+    ['lr', 'momentum', 'weight_decay']
+    """
+    for name, info in _fields(cls).items():
+        default = info.get_default(call_default_factory=True)
+        if isinstance(info.annotation, type) and dataclasses.is_dataclass(info.annotation):
+            for inner in walk(info.annotation, (*path, name)):
+                yield inner._replace(default=getattr(default, inner.path[-1], inner.default))
+        else:
+            yield Setting((*path, name), info.annotation, default, _doc(cls, name))
+
+
+def _fields(cls: Any) -> dict[str, FieldInfo]:
+    return cls.__pydantic_fields__
+
+
+def _doc(cls: type, name: str) -> str:
+    """The string below a field, in the class of the family that declares it."""
+    family = (c for c in cls.__mro__ if hasattr(c, "__pydantic_fields__"))
+    return next((d for c in family if (d := _fields(c)[name].description)), "")
+
+
+def _user_error(cls: type, error: ValidationError, *, where: str) -> UserError:
+    first = error.errors()[0]
+    spot = [str(p) for p in first["loc"]]
+    if first["type"] == "unexpected_keyword_argument":
+        owner = _field_owner(cls, spot[:-1])
+        return one_of(
+            "setting", spot[-1], [f.name for f in dataclasses.fields(owner)], where=".".join([where, *spot[:-1]])
+        )
+    cause = first.get("ctx", {}).get("error")
+    if isinstance(cause, UserError):
+        return UserError(str(cause), where=where)
+    what = first["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+    return UserError("bad value", where=".".join([where, *spot]), given=first["input"], allowed=what)
+
+
+def _field_owner(cls: Any, path: list[str]) -> Any:
+    for name in path:
+        cls = _fields(cls)[name].annotation
+        if get_origin(cls) in (Union, types.UnionType):
+            cls = next(a for a in get_args(cls) if dataclasses.is_dataclass(a))
+    return cls

@@ -1,0 +1,174 @@
+"""The store of personal states: one record a client, on disk, only the sampled ones in memory.
+
+A sparse file holds three slots a client. A write goes to a slot that neither of the last two checkpoints refers to, and
+a checkpoint carries the table that says which slot is each client's own. So a run killed at any instant finds the
+states of its last checkpoint, or of the one before it, byte for byte, without ever having copied the store.
+The file is a valid safetensors file. Reads and writes go through the file descriptor, not a memory map: a full disk is
+then an error instead of a crash, and memory does not grow with the clients that have taken part.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from manyheads.core.errors import UserError
+from manyheads.core.files import writing
+from manyheads.core.trees import State
+
+__all__ = ["Layout", "PersonalStore"]
+
+SLOTS = 3
+_ALIGN = 8
+
+
+class Layout:
+    """How a state lies in a record of bytes."""
+
+    def __init__(self, template: State) -> None:
+        self.template = template
+        self.fields: list[tuple[str, torch.dtype, tuple[int, ...], int, int]] = []
+        offset = 0
+        for name, leaf in template.flat.items():
+            size = leaf.numel() * leaf.element_size()
+            self.fields.append((name, leaf.dtype, tuple(leaf.shape), offset, size))
+            offset += -(-size // _ALIGN) * _ALIGN
+        self.nbytes = offset
+
+    def pack(self, state: State) -> np.ndarray:
+        """[C] clients' states as [C, nbytes] bytes."""
+        leaves = state.flat
+        clients = len(next(iter(leaves.values()))) if leaves else 0
+        records = np.zeros((clients, self.nbytes), np.uint8)
+        for name, dtype, shape, offset, size in self.fields:
+            leaf = leaves[name]
+            if leaf.dtype != dtype or leaf.shape[1:] != shape:
+                raise UserError(
+                    f"personal state {name} changed its form",
+                    given=(leaf.dtype, tuple(leaf.shape[1:])),
+                    allowed=f"{dtype} {shape}",
+                )
+            flat = leaf.detach().cpu().contiguous().reshape(clients, -1)
+            records[:, offset : offset + size] = flat.view(torch.uint8).numpy()
+        return records
+
+    def unpack(self, records: np.ndarray) -> State:
+        """The states in [C, nbytes] bytes."""
+        leaves: dict[str, Tensor] = {}
+        for name, dtype, shape, offset, size in self.fields:
+            flat = torch.from_numpy(np.ascontiguousarray(records[:, offset : offset + size]))
+            leaves[name] = flat.view(dtype).reshape(len(records), *shape)
+        return self.template.unflat(leaves)
+
+
+class PersonalStore:
+    """Personal states of a population, read and written for a few clients at a time."""
+
+    def __init__(self, path: Path, initial: State, clients: int) -> None:
+        self.layout = Layout(initial)
+        self.path = path
+        self.slot = np.zeros(clients, np.uint8)
+        """0: never written; otherwise 1 + the slot that holds the client's state"""
+        self.crc = np.zeros(clients, np.uint32)
+        self._kept = [self.slot.copy(), self.slot.copy()]
+        self._initial = self.layout.pack(initial.map(lambda v: v.unsqueeze(0))) if self.layout.nbytes else None
+        self._file = -1
+        if self.layout.nbytes:
+            self._open(clients)
+
+    def _open(self, clients: int) -> None:
+        shape = [clients, SLOTS, self.layout.nbytes]
+        size = clients * SLOTS * self.layout.nbytes
+        header = json.dumps({"records": {"dtype": "U8", "shape": shape, "data_offsets": [0, size]}}).encode()
+        header += b" " * (-len(header) % 8)
+        start = len(header).to_bytes(8, "little") + header
+        self._start = len(start)
+        with writing(self.path):
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+            if os.pread(self._file, len(start), 0) != start:
+                os.ftruncate(self._file, 0)
+                os.pwrite(self._file, start, 0)
+            os.ftruncate(self._file, self._start + size)
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def _offset(self, client: int, slot: int) -> int:
+        return self._start + (client * SLOTS + slot) * self.layout.nbytes
+
+    def _record(self, client: int) -> bytes:
+        return os.pread(self._file, self.layout.nbytes, self._offset(client, int(self.slot[client]) - 1))
+
+    def read(self, clients: Sequence[int]) -> State:
+        """The states of these clients, those never written being the initial one."""
+        if self._initial is None:
+            return self.layout.template
+        records = np.repeat(self._initial, len(clients), axis=0)
+        for row, client in enumerate(clients):
+            if self.slot[client]:
+                records[row] = np.frombuffer(self._record(client), np.uint8)
+        return self.layout.unpack(records)
+
+    def write(self, clients: Sequence[int], state: State) -> None:
+        if self._initial is None:
+            return
+        last, before = self._kept
+        with writing(self.path):
+            for client, row in zip(clients, self.layout.pack(state), strict=True):
+                current = self.slot[client]
+                if not current or current in (last[client], before[client]):
+                    taken = {int(last[client]), int(before[client])}
+                    current = next(s for s in range(1, SLOTS + 1) if s not in taken)
+                record = row.tobytes()
+                done = os.pwrite(self._file, record, self._offset(client, int(current) - 1))
+                if done != len(record):
+                    raise OSError(28, "No space left on device")
+                self.slot[client], self.crc[client] = current, zlib.crc32(record)
+
+    def tables(self) -> dict[str, Tensor]:
+        """What a checkpoint must carry."""
+        return {
+            "store/slot": torch.from_numpy(self.slot.copy()),
+            "store/crc": torch.from_numpy(self.crc.view(np.int32).copy()),
+        }
+
+    def sync(self) -> None:
+        if self._file >= 0:
+            with writing(self.path):
+                os.fsync(self._file)
+
+    def committed(self) -> None:
+        """A checkpoint with the present tables is on disk; the one before the last may go."""
+        self._kept = [self.slot.copy(), self._kept[0]]
+
+    def restore(self, tables: dict[str, Tensor], before: dict[str, Tensor] | None = None) -> None:
+        """Go back to the tables of a checkpoint, whose records are checked; those of the one ``before`` it stay too."""
+        self.slot = tables["store/slot"].numpy().copy()
+        self.crc = tables["store/crc"].numpy().copy().view(np.uint32)
+        self._kept = [self.slot.copy(), (before or tables)["store/slot"].numpy().copy()]
+        for client in np.flatnonzero(self.slot) if self.layout.nbytes else []:
+            if zlib.crc32(self._record(int(client))) != self.crc[client]:
+                raise UserError(f"personal state of client {client} in {self.path} is damaged")
+
+    def update_hash(self, digest: hashlib._Hash) -> None:
+        """Feed the personal states that were ever written into a hash, in client order."""
+        for client in np.flatnonzero(self.slot) if self.layout.nbytes else []:
+            digest.update(int(client).to_bytes(8, "little"))
+            digest.update(self._record(int(client)))
+
+    def copy_to(self, other: PersonalStore) -> None:
+        """Write every state there is into another store of the same form."""
+        seen = np.flatnonzero(self.slot).tolist()
+        for start in range(0, len(seen), 1000):
+            clients = seen[start : start + 1000]
+            other.write(clients, self.read(clients))

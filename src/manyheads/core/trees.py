@@ -1,0 +1,175 @@
+"""Trees of tensors: the values that algorithms compute with.
+
+A :class:`Tree` holds named tensors (a model, its head, a gradient) and adds, scales and joins like a vector.
+A :class:`State` names a few of them: what the server holds, what a client keeps, what an upload carries.
+
+A tree that belongs to a *cohort* carries a leading client dimension on every leaf; a server's tree does not, and
+broadcasts against it, so the same lines of an algorithm serve one client and a thousand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+__all__ = ["Params", "State", "Tree", "Value"]
+
+
+class Tree(Mapping[str, Tensor]):
+    """Named tensors with the arithmetic of a vector. Immutable; operations give new trees.
+
+    >>> w = Tree({"a": torch.tensor([1.0, 2.0]), "b": torch.tensor(3.0)})
+    >>> (w - 0.5 * w)["a"]
+    tensor([0.5000, 1.0000])
+    """
+
+    __slots__ = ("_leaves",)
+
+    def __init__(self, leaves: Mapping[str, Tensor] | None = None) -> None:
+        self._leaves: dict[str, Tensor] = dict(leaves or {})
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._leaves[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._leaves)
+
+    def __len__(self) -> int:
+        return len(self._leaves)
+
+    def __getstate__(self) -> dict[str, np.ndarray]:  # travels to workers as plain bytes, not as shared memory
+        return {k: v.detach().cpu().numpy() for k, v in self._leaves.items()}
+
+    def __setstate__(self, arrays: dict[str, np.ndarray]) -> None:
+        self._leaves = {k: torch.from_numpy(v) for k, v in arrays.items()}
+
+    def __repr__(self) -> str:
+        return f"Tree({ {k: tuple(v.shape) for k, v in self.items()} })"
+
+    def map(self, fn: Callable[..., Tensor], *others: Tree) -> Tree:
+        """Apply ``fn`` leaf by leaf, to this tree and to others with the same names."""
+        return Tree({k: fn(v, *(o[k] for o in others)) for k, v in self._leaves.items()})
+
+    def __add__(self, other: Tree) -> Tree:
+        return self.map(torch.add, other)
+
+    def __sub__(self, other: Tree) -> Tree:
+        return self.map(torch.sub, other)
+
+    def __mul__(self, scale: float | Tensor) -> Tree:
+        """Scale by a number, or by one number per client (shape [C])."""
+        if isinstance(scale, Tensor) and scale.ndim == 1:
+            return self.map(lambda v: v * scale.reshape(-1, *[1] * (v.ndim - 1)))
+        return self.map(lambda v: v * scale)
+
+    __rmul__ = __mul__
+
+    def __or__(self, other: Mapping[str, Tensor]) -> Tree:
+        return Tree({**self._leaves, **other})
+
+    def select(self, names: Mapping[str, Any] | set[str]) -> Tree:
+        """The leaves whose names are in ``names``, in this tree's order."""
+        return Tree({k: v for k, v in self._leaves.items() if k in names})
+
+    def clone(self) -> Tree:
+        return self.map(torch.clone)
+
+    def to(self, device: torch.device | str) -> Tree:
+        return self.map(lambda v: v.to(device))
+
+    @property
+    def numel(self) -> int:
+        return sum(v.numel() for v in self._leaves.values())
+
+    @property
+    def nbytes(self) -> int:
+        return sum(v.numel() * v.element_size() for v in self._leaves.values())
+
+
+Value: TypeAlias = Tree | Tensor
+
+
+class State(Mapping[str, Value]):
+    """A few named trees or tensors, read as attributes: ``State(body=..., control=...).body``.
+
+    ``flat`` and ``unflat`` turn it into ``{"body/0.weight": tensor, ...}`` and back, the form in which it is stored
+    and sent.
+    """
+
+    __slots__ = ("_values",)
+    _values: dict[str, Value]
+
+    def __init__(self, **values: Value) -> None:
+        object.__setattr__(self, "_values", values)
+
+    def __getitem__(self, name: str) -> Value:
+        return self._values[name]
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self._values[name]
+        except KeyError:
+            raise AttributeError(f"state has {sorted(self._values)}, not {name!r}") from None
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("a State is a value; build a new one")
+
+    def __getstate__(self) -> dict[str, Tree | np.ndarray]:
+        return {k: v if isinstance(v, Tree) else v.detach().cpu().numpy() for k, v in self._values.items()}
+
+    def __setstate__(self, values: dict[str, Tree | np.ndarray]) -> None:
+        tensors = {k: v if isinstance(v, Tree) else torch.from_numpy(v) for k, v in values.items()}
+        object.__setattr__(self, "_values", tensors)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __or__(self, other: State) -> State:
+        return State(**{**self._values, **other._values})
+
+    def __repr__(self) -> str:
+        return f"State({', '.join(f'{k}={v!r}' for k, v in self._values.items())})"
+
+    def map(self, fn: Callable[[Tensor], Tensor]) -> State:
+        return State(**{k: v.map(fn) if isinstance(v, Tree) else fn(v) for k, v in self._values.items()})
+
+    @property
+    def flat(self) -> dict[str, Tensor]:
+        leaves: dict[str, Tensor] = {}
+        for name, value in self._values.items():
+            if isinstance(value, Tree):
+                leaves.update({f"{name}/{k}": v for k, v in value.items()})
+            else:
+                leaves[name] = value
+        return leaves
+
+    def unflat(self, leaves: Mapping[str, Tensor]) -> State:
+        """The state of this one's structure whose leaves are ``leaves``."""
+        return State(
+            **{
+                name: Tree({k: leaves[f"{name}/{k}"] for k in value}) if isinstance(value, Tree) else leaves[name]
+                for name, value in self._values.items()
+            }
+        )
+
+    @property
+    def nbytes(self) -> int:
+        return sum(v.numel() * v.element_size() for v in self.flat.values())
+
+
+class Params(NamedTuple):
+    """A model's trained parameters: the shared body and the personal head."""
+
+    body: Tree
+    head: Tree
+
+    @property
+    def all(self) -> Tree:
+        return self.body | self.head

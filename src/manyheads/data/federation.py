@@ -1,0 +1,272 @@
+"""The data of a federation: every client's samples, contiguous, client after client."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from manyheads.core.errors import UserError
+from manyheads.core.files import replacing, write_text
+from manyheads.core.randomness import Purpose, generator
+
+__all__ = ["Federation", "Samples"]
+
+Task = Literal["classification", "regression"]
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Inputs and labels of many clients in three arrays: client ``i`` owns rows ``offsets[i]`` to ``offsets[i + 1]``.
+
+    The arrays may be memory-mapped; a client's rows are read only when it is asked for.
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+    offsets: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def sizes(self) -> np.ndarray:
+        return np.diff(self.offsets)
+
+    def client(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+        rows = slice(self.offsets[index], self.offsets[index + 1])
+        return self.x[rows], self.y[rows]
+
+    def select(self, clients: Sequence[int] | np.ndarray) -> Samples:
+        """The samples of some clients, in the order given."""
+        return Samples.of([self.client(int(i)) for i in clients], like=self)
+
+    @classmethod
+    def of(cls, clients: Sequence[tuple[np.ndarray, np.ndarray]], like: Samples | None = None) -> Samples:
+        """From one (x, y) a client. ``like`` gives the form of the samples when there is no client."""
+        offsets = np.cumsum([0, *(len(y) for _, y in clients)], dtype=np.int64)
+        if not clients and like is not None:
+            return cls(like.x[:0], like.y[:0], offsets)
+        return cls(np.concatenate([x for x, _ in clients]), np.concatenate([y for _, y in clients]), offsets)
+
+    @classmethod
+    def deal(cls, x: np.ndarray, y: np.ndarray, parts: Sequence[np.ndarray]) -> Samples:
+        """From pooled arrays and the rows that each client gets."""
+        rows = np.concatenate(parts) if len(parts) else np.empty(0, np.int64)
+        return cls(x[rows], y[rows], np.cumsum([0, *map(len, parts)], dtype=np.int64))
+
+
+@dataclass(frozen=True)
+class Federation:
+    """Clients with their own training and test samples, and the new clients that training must never see.
+
+    >>> rng = np.random.default_rng(0)
+    >>> clients = [(rng.normal(size=(n, 4)).astype("float32"), rng.integers(0, 3, n)) for n in (1, 20, 7)]
+    >>> federation = Federation.from_clients(clients, test_fraction=0.25, name="mine")
+    >>> federation.train.sizes.tolist(), federation.test.sizes.tolist()
+    ([1, 15, 5], [0, 5, 2])
+    """
+
+    name: str
+    train: Samples
+    test: Samples
+    task: Task
+    outputs: int
+    """classes, or the length of a regression target"""
+    validation: Samples | None = None
+    new: Federation | None = None
+    client_names: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        splits = {"train": self.train, "test": self.test, "validation": self.validation}
+        for name, split in splits.items():
+            if split is None:
+                continue
+            if len(split) != len(self.train):
+                raise UserError(
+                    f"{self.name}: {name} data is for another number of clients",
+                    given=len(split),
+                    allowed=str(len(self.train)),
+                )
+            if split.offsets[-1] != len(split.x) or len(split.x) != len(split.y) or (np.diff(split.offsets) < 0).any():
+                raise UserError(f"{self.name}: {name} data does not fit its offsets")
+            self._check_values(name, split)
+        empty = np.flatnonzero(self.train.sizes == 0)
+        if len(empty):
+            raise UserError(
+                f"{self.name}: {self.client_name(int(empty[0]))} has no training data",
+                fix=f"{len(empty)} of {len(self)} clients are empty: leave them out, or use fewer clients",
+            )
+
+    def _check_values(self, name: str, split: Samples) -> None:
+        if self.task == "classification" and len(split.y) and not 0 <= split.y.min() <= split.y.max() < self.outputs:
+            raise UserError(
+                f"{self.name}: {name} labels are out of range",
+                given=f"{split.y.min()} to {split.y.max()}",
+                allowed=f"0 to {self.outputs - 1}",
+            )
+        arrays = {"inputs": split.x, **({"targets": split.y} if self.task == "regression" else {})}
+        for what, array in arrays.items():
+            if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
+                row = int(np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(1))[0])
+                client = int(np.searchsorted(split.offsets, row, side="right")) - 1
+                raise UserError(
+                    f"{self.name}: {name} {what} of {self.client_name(client)} hold NaN or infinity",
+                    fix=f"see its sample {row - split.offsets[client]}",
+                )
+
+    def __len__(self) -> int:
+        return len(self.train)
+
+    def client_name(self, index: int) -> str:
+        return self.client_names[index] if self.client_names else f"client {index}"
+
+    @property
+    def sample_shape(self) -> tuple[int, ...]:
+        return self.train.x.shape[1:]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of all the data, so that a run is only resumed on what it began with."""
+        digest = hashlib.sha256()
+        for split in (self.train, self.test, self.validation):
+            for array in (split.x, split.y, split.offsets) if split else ():
+                digest.update(f"{array.dtype} {array.shape};".encode())
+                digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()[:16]
+
+    @classmethod
+    def from_clients(
+        cls,
+        clients: Sequence[tuple[np.ndarray, np.ndarray]],
+        *,
+        name: str = "custom",
+        test_fraction: float = 0.2,
+        task: Task | None = None,
+        outputs: int | None = None,
+        client_names: Sequence[str] | None = None,
+        seed: int = 0,
+    ) -> Federation:
+        """From each client's own samples, of which a part is set aside for its test."""
+        if not clients:
+            raise UserError(f"{name}: a federation needs at least one client")
+        whole = Samples.of(clients)
+        task = task or ("classification" if np.issubdtype(whole.y.dtype, np.integer) else "regression")
+        if outputs is None:
+            outputs = int(whole.y.max()) + 1 if task == "classification" else int(np.prod(whole.y.shape[1:], dtype=int))
+        train, test = split_each(whole, test_fraction, seed)
+        return cls(name, train, test, task, outputs, client_names=tuple(client_names) if client_names else None)
+
+    def with_validation(self, fraction: float, seed: int) -> Federation:
+        """Set aside a part of each client's training data for choosing settings."""
+        if not fraction:
+            return self
+        train, validation = split_each(self.train, fraction, seed, Purpose.SPLIT, 1)
+        return replace(self, train=train, validation=validation)
+
+    def with_new_clients(self, share: float, seed: int) -> Federation:
+        """Keep a share of the clients (a fraction, or a number if 1 or more) out of training, as new clients."""
+        count = round(share * len(self)) if share < 1 else int(share)
+        if not share:
+            return self
+        if not 1 <= count < len(self):
+            raise UserError(
+                "no such number of new clients",
+                where="new_clients",
+                given=share,
+                allowed=f"1 to {len(self) - 1} clients, or a fraction of {len(self)} that is at least one",
+            )
+        chosen = generator(seed, Purpose.NEW_CLIENTS).choice(len(self), count, replace=False)
+        rest = np.setdiff1d(np.arange(len(self)), chosen)
+        return replace(self._subset(rest), new=self._subset(np.sort(chosen)))
+
+    def _subset(self, clients: np.ndarray) -> Federation:
+        pick: Callable[[Samples], Samples] = lambda s: s.select(clients)  # noqa: E731
+        names = tuple(self.client_name(int(i)) for i in clients)
+        return replace(
+            self,
+            train=pick(self.train),
+            test=pick(self.test),
+            validation=pick(self.validation) if self.validation else None,
+            client_names=names,
+        )
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the arrays to a folder from which :meth:`load` maps them into memory."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        facts = {
+            "schema": 1,
+            "name": self.name,
+            "task": self.task,
+            "outputs": self.outputs,
+            "client_names": self.client_names,
+        }
+        for split in ("train", "test", "validation"):
+            samples: Samples | None = getattr(self, split)
+            for part in ("x", "y", "offsets") if samples else ():
+                with replacing(folder / f"{split}.{part}.npy") as temporary, open(temporary, "wb") as file:
+                    np.save(file, getattr(samples, part), allow_pickle=False)
+        if self.new is not None:
+            self.new.save(folder / "new")
+        write_text(folder / "federation.json", json.dumps(facts))
+        return folder
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Federation:
+        """A saved federation, its arrays memory-mapped."""
+        folder = Path(folder)
+        if not (folder / "federation.json").exists():
+            raise UserError(
+                f"{folder} holds no federation", fix="expected federation.json there, as written by Federation.save"
+            )
+        facts = json.loads((folder / "federation.json").read_text(encoding="utf-8"))
+
+        def samples(split: str) -> Samples | None:
+            if not (folder / f"{split}.x.npy").exists():
+                return None
+            return Samples(
+                *(
+                    np.load(folder / f"{split}.{part}.npy", mmap_mode="r", allow_pickle=False)
+                    for part in ("x", "y", "offsets")
+                )
+            )
+
+        train, test = samples("train"), samples("test")
+        if train is None or test is None:
+            raise UserError(f"{folder} lacks its train or test arrays")
+        names = facts["client_names"]
+        new = cls.load(folder / "new") if (folder / "new").exists() else None
+        return cls(
+            facts["name"],
+            train,
+            test,
+            facts["task"],
+            facts["outputs"],
+            samples("validation"),
+            new,
+            tuple(names) if names else None,
+        )
+
+
+def split_each(
+    samples: Samples, fraction: float, seed: int, purpose: Purpose = Purpose.SPLIT, *address: int
+) -> tuple[Samples, Samples]:
+    """Split every client's samples in two, the second part having ``fraction`` of them; the first is never empty."""
+    if not 0 <= fraction < 1:
+        raise UserError("fraction to set aside is out of range", given=fraction, allowed="0 <= fraction < 1")
+    keep, aside = [], []
+    for client in range(len(samples)):
+        x, y = samples.client(client)
+        order = generator(seed, purpose, *address, client).permutation(len(y))
+        count = min(round(fraction * len(y)), max(len(y) - 1, 0))
+        second, first = np.sort(order[:count]), np.sort(order[count:])
+        keep.append((x[first], y[first]))
+        aside.append((x[second], y[second]))
+    return Samples.of(keep), Samples.of(aside)

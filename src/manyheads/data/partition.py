@@ -1,0 +1,320 @@
+"""Partitioners: who gets which samples. Pure functions of labels (or keys), parameters and a seed.
+
+A partitioner decides each client's *share* of every class, once; the same shares then deal the training and the test
+samples, so that a client is tested on what it trains on. Dealing is without replacement: no sample has two owners.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from manyheads.core.errors import UserError, one_of
+from manyheads.core.randomness import Purpose, generator
+from manyheads.core.settings import as_dict, build, settings, walk
+
+__all__ = [
+    "PARTITIONERS", "Classes", "Dirichlet", "Iid", "Key", "LogNormal", "Mixture", "Partition", "Shards", "deal", "parse_partition", "partition",
+]  # fmt: skip
+
+Parts = list[np.ndarray]
+
+
+class Partition:
+    """Base of partitioners."""
+
+    name: ClassVar[str]
+    by_label: ClassVar[bool] = True
+
+    def counts(self, clients: int, per_class: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """How many training samples of each class each client gets, [clients, classes]."""
+        raise NotImplementedError
+
+    def counts_like(self, train: np.ndarray, per_class: np.ndarray, per_class_train: np.ndarray) -> np.ndarray:
+        """The same allocation for other (test) samples: proportional to the training counts."""
+        return proportional(train / np.maximum(per_class_train, 1), per_class)
+
+
+@settings
+class Iid(Partition):
+    """Equal sizes, labels at random."""
+
+    name: ClassVar[str] = "iid"
+    by_label: ClassVar[bool] = False
+
+    def counts(self, clients: int, per_class: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        return proportional(np.full((clients, len(per_class)), 1 / clients), per_class)
+
+
+@settings
+class LogNormal(Partition):
+    """Sizes from a log-normal distribution, labels at random."""
+
+    name: ClassVar[str] = "lognormal"
+    by_label: ClassVar[bool] = False
+    sigma: Annotated[float, Field(ge=0)] = 1.0
+    """spread of the log of the sizes; 0 gives equal sizes"""
+    minimum: Annotated[int, Field(ge=1)] = 1
+    """least number of training samples a client has"""
+
+    def counts(self, clients: int, per_class: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        size = rng.lognormal(0.0, self.sigma, clients)
+        return at_least(
+            self.minimum, proportional(np.repeat((size / size.sum())[:, None], len(per_class), axis=1), per_class)
+        )
+
+
+@settings
+class Dirichlet(Partition):
+    """Each class is spread over the clients by a draw from a symmetric Dirichlet distribution.
+
+    Works for any ``alpha`` > 0 and any number of clients: those that would fall below ``minimum`` samples take some
+    from the largest, instead of the draw being repeated until it happens to fit.
+    """
+
+    name: ClassVar[str] = "dirichlet"
+    alpha: Annotated[float, Field(gt=0)] = 0.6
+    """small: each class sits with few clients; large: all clients alike"""
+    minimum: Annotated[int, Field(ge=1)] = 1
+    """least number of training samples a client has"""
+
+    def counts(self, clients: int, per_class: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        shares = rng.dirichlet(np.full(clients, self.alpha), len(per_class)).T
+        for column in np.flatnonzero(
+            ~np.isfinite(shares).all(axis=0)
+        ):  # every gamma draw underflowed: one client takes all
+            shares[:, column] = 0
+            shares[rng.integers(clients), column] = 1
+        return at_least(self.minimum, proportional(shares, per_class))
+
+
+@settings
+class Shards(Partition):
+    """The recipe of Collins et al. 2021: every class is cut into shards, each client is dealt some at random.
+
+    A client may be dealt the same class twice; use ``classes`` for exactly S different ones.
+    """
+
+    name: ClassVar[str] = "shards"
+    per_client: Annotated[int, Field(ge=1)] = 2
+    """shards a client, the paper's S"""
+
+    def counts(self, clients: int, per_class: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        classes = len(per_class)
+        held = np.zeros((clients, classes))
+        np.add.at(
+            held,
+            (
+                np.repeat(np.arange(clients), self.per_client),
+                rng.permutation(_slots(clients * self.per_client, classes, rng)),
+            ),
+            1,
+        )
+        return proportional(held / np.maximum(held.sum(axis=0), 1), per_class)
+
+
+@settings
+class Classes(Partition):
+    """Exactly S different classes a client, equally many samples of each; what does not divide evenly is left out."""
+
+    name: ClassVar[str] = "classes"
+    per_client: Annotated[int, Field(ge=1)] = 2
+    """classes a client, the papers' S or C"""
+
+    def counts(self, clients: int, per_class: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        classes = len(per_class)
+        if self.per_client > classes:
+            raise UserError(
+                "more classes a client than there are",
+                where="partition classes",
+                given=self.per_client,
+                allowed=f"1 to {classes}",
+            )
+        left = np.bincount(_slots(clients * self.per_client, classes, rng), minlength=classes)
+        held = np.zeros((clients, classes), dtype=int)
+        for client in rng.permutation(clients):
+            # those with most left, ties at random: never runs into a client that would need a class twice
+            chosen = np.lexsort((rng.random(classes), -left))[: self.per_client]
+            held[client, chosen] = 1
+            left[chosen] -= 1
+        return self._equal(held, per_class)
+
+    def counts_like(self, train: np.ndarray, per_class: np.ndarray, per_class_train: np.ndarray) -> np.ndarray:
+        return self._equal((train > 0).astype(int), per_class)
+
+    @staticmethod
+    def _equal(held: np.ndarray, per_class: np.ndarray) -> np.ndarray:
+        owners = held.sum(axis=0)
+        each = min((per_class[owners > 0] // owners[owners > 0]).tolist(), default=0)
+        return held * each
+
+
+@settings
+class Mixture(Partition):
+    """Each client's label distribution given outright; sizes as large as the data allow."""
+
+    name: ClassVar[str] = "mixture"
+    rows: list[list[float]]
+    """a row a client, a column a class: the client's label proportions"""
+    sizes: list[float] | None = None
+    """relative sizes of the clients; equal if not given"""
+
+    def counts(self, clients: int, per_class: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        try:
+            mix = np.array(self.rows, dtype=float)
+        except ValueError:
+            mix = np.empty(0)
+        size = np.array(self.sizes if self.sizes is not None else np.ones(clients), dtype=float)
+        if mix.shape != (clients, len(per_class)) or size.shape != (clients,):
+            raise UserError(
+                "mixture does not fit",
+                where="partition mixture",
+                given=f"rows {mix.shape}, sizes {size.shape}",
+                allowed=f"rows ({clients}, {len(per_class)}), sizes ({clients},)",
+            )
+        if (mix < 0).any() or (mix.sum(axis=1) <= 0).any() or (size <= 0).any():
+            raise UserError("mixture must have no negative entry and no empty row", where="partition mixture")
+        wanted = mix / mix.sum(axis=1, keepdims=True) * size[:, None]
+        need = wanted.sum(axis=0)
+        scale = (per_class[need > 0] / need[need > 0]).min()
+        return proportional(wanted * scale / np.maximum(per_class, 1), per_class)
+
+
+@settings
+class Key(Partition):
+    """Natural clients: one for each value of a key that comes with the data, such as the writer."""
+
+    name: ClassVar[str] = "key"
+    key: str = ""
+    """name of the key; needed when the data has several"""
+    minimum: Annotated[int, Field(ge=1)] = 2
+    """clients with fewer samples are left out"""
+
+    def groups(self, keys: np.ndarray) -> tuple[list[str], Parts]:
+        """Names and rows of the clients."""
+        names, inverse, sizes = np.unique(keys, return_inverse=True, return_counts=True)
+        rows = np.split(np.argsort(inverse, kind="stable"), np.cumsum(sizes)[:-1])
+        kept = [(str(n), r) for n, r in zip(names, rows, strict=True) if len(r) >= self.minimum]
+        return [n for n, _ in kept], [r for _, r in kept]
+
+
+PARTITIONERS: dict[str, type[Any]] = {c.name: c for c in (Iid, LogNormal, Dirichlet, Shards, Classes, Mixture, Key)}
+
+
+def parse_partition(spec: str | dict[str, Any]) -> Any:
+    """A partitioner from ``"classes:3"``, ``"dirichlet:0.6,minimum=10"`` or a table with its ``name``.
+
+    >>> parse_partition("classes:3")
+    Classes(per_client=3)
+    """
+    if isinstance(spec, str):
+        name, _, rest = spec.partition(":")
+        values: dict[str, Any] = {}
+        fields = [s.path[0] for s in walk(PARTITIONERS[name])] if name in PARTITIONERS else []
+        for position, item in enumerate(filter(None, rest.split(","))):
+            key, _, value = item.rpartition("=")
+            if not key and position >= len(fields):
+                raise UserError(
+                    "too many values", where=f"partition {name}", given=rest, allowed=", ".join(fields) or "none"
+                )
+            values[key.strip() or fields[position]] = value.strip()
+    else:
+        values = dict(spec)
+        name = str(values.pop("name", ""))
+    if name not in PARTITIONERS:
+        raise one_of("partition", name, PARTITIONERS)
+    return build(PARTITIONERS[name], values, where=f"partition {name}")
+
+
+def spell_partition(spec: Any) -> dict[str, Any]:
+    """A partitioner as a table that :func:`parse_partition` reads."""
+    return {"name": spec.name, **as_dict(spec)}
+
+
+def partition(
+    spec: Any, train: np.ndarray, test: np.ndarray, *, clients: int, seed: int, classes: int | None = None
+) -> tuple[Parts, Parts]:
+    """The rows of the training and of the test labels that each client gets.
+
+    >>> y = np.repeat(np.arange(4), 30)
+    >>> parts, _ = partition(Classes(per_client=2), y, y, clients=6, seed=0)
+    >>> [len(set(y[rows])) for rows in parts], {len(rows) for rows in parts}
+    ([2, 2, 2, 2, 2, 2], {20})
+    """
+    if spec.by_label and not np.issubdtype(train.dtype, np.integer):
+        raise UserError(
+            f"partition {spec.name} needs class labels", fix="this is a regression; use iid, lognormal or key"
+        )
+    if not spec.by_label:
+        train, test, classes = np.zeros(len(train), int), np.zeros(len(test), int), 1
+    classes = classes or int(train.max()) + 1
+    if len(train) < clients:
+        raise UserError(
+            "more clients than training samples", where="clients", given=clients, allowed=f"1 to {len(train)}"
+        )
+    in_train, in_test = (np.bincount(y, minlength=classes) for y in (train, test))
+    counts = spec.counts(clients, in_train, generator(seed, Purpose.PARTITION))
+    counts_test = spec.counts_like(counts, in_test, in_train)
+    return deal(train, counts, generator(seed, Purpose.PARTITION, 1)), deal(
+        test, counts_test, generator(seed, Purpose.PARTITION, 2)
+    )
+
+
+def _slots(total: int, classes: int, rng: np.random.Generator) -> np.ndarray:
+    """``total`` class labels, every class equally often; who is in the remainder is drawn."""
+    whole, rest = divmod(total, classes)
+    return np.concatenate([np.repeat(np.arange(classes), whole), rng.choice(classes, rest, replace=False)])
+
+
+def deal(labels: np.ndarray, counts: np.ndarray, rng: np.random.Generator) -> Parts:
+    """Hand out the samples of each class, shuffled, ``counts[i, c]`` of class ``c`` to client ``i``."""
+    hands: list[list[np.ndarray]] = [[] for _ in counts]
+    order = rng.permutation(len(labels))
+    by_class = np.split(
+        order[np.argsort(labels[order], kind="stable")], np.cumsum(np.bincount(labels, minlength=counts.shape[1]))[:-1]
+    )
+    for column, rows in enumerate(by_class):
+        for client, hand in enumerate(np.split(rows, np.cumsum(counts[:, column]))[:-1]):
+            if len(hand):
+                hands[client].append(hand)
+    return [np.sort(np.concatenate(h)) if h else np.empty(0, np.int64) for h in hands]
+
+
+def proportional(shares: np.ndarray, per_class: np.ndarray) -> np.ndarray:
+    """Whole numbers close to ``shares * per_class``, each column summing to its share of the class (largest remainder)."""
+    exact = shares * per_class
+    counts = np.floor(exact + 1e-9).astype(np.int64)
+    missing = np.floor(exact.sum(axis=0) + 1e-6).astype(np.int64) - counts.sum(axis=0)
+    order = np.argsort(-(exact - counts), axis=0, kind="stable")
+    for column in np.flatnonzero(missing > 0):
+        counts[order[: missing[column], column], column] += 1
+    return counts
+
+
+def at_least(minimum: int, counts: np.ndarray) -> np.ndarray:
+    """Move samples from the largest clients to those with fewer than ``minimum``."""
+    counts = counts.copy()
+    sizes = counts.sum(axis=1)
+    if sizes.sum() < minimum * len(counts):
+        raise UserError(
+            "too few samples for every client's minimum",
+            given=f"{len(counts)} clients of {minimum} out of {sizes.sum()} samples",
+            fix="use fewer clients or a smaller minimum",
+        )
+    for client in np.flatnonzero(sizes < minimum):
+        while sizes[client] < minimum:
+            donor = int(sizes.argmax())
+            column = int(counts[donor].argmax())
+            moved = min(minimum - sizes[client], max(1, (sizes[donor] - minimum) // 2), counts[donor, column])
+            for row, change in ((donor, -moved), (client, moved)):
+                counts[row, column] += change
+                sizes[row] += change
+    return counts
+
+
+def allocation(labels: np.ndarray, parts: Sequence[np.ndarray], classes: int) -> np.ndarray:
+    """How many samples of each class each client has, [clients, classes]."""
+    return np.array([np.bincount(labels[rows], minlength=classes) for rows in parts])

@@ -1,0 +1,118 @@
+"""What one worker does: local training, or evaluation, of a chunk of clients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, cast
+
+import numpy as np
+import torch
+
+from manyheads.core.contract import Algorithm, Round, check_upload, finite_clients
+from manyheads.core.errors import UserError
+from manyheads.core.trees import State, Tree
+from manyheads.data import Federation, Samples
+from manyheads.engines.cohort import ClientData, LocalCohort, Mode
+from manyheads.engines.evaluation import Scores, evaluate
+from manyheads.models import Model
+
+__all__ = ["LOCAL", "ModelKind", "Trained", "Workbench"]
+
+ModelKind = Literal["global", "personal", "local"]
+LOCAL = "local model"
+"""entry of a personal state under which the model after the last local update is kept, if the protocol asks for it"""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Local training of a chunk. Rows of ``upload`` are clients, or one for all if the chunk was pooled."""
+
+    clients: list[int]
+    weights: np.ndarray
+    upload: State
+    client: State
+    train_loss: np.ndarray
+    bad: dict[int, str]
+    """position in the chunk of clients whose result cannot be used, and why"""
+
+
+class Workbench:
+    """An algorithm, a model and the data, ready to work on clients of any round."""
+
+    def __init__(
+        self, algorithm: Algorithm, model: Model, federation: Federation, mode: Mode, device: str, keep_local: bool
+    ) -> None:
+        self.algorithm, self.model, self.federation, self.mode = algorithm, model, federation, mode
+        self.device = torch.device(device)
+        self.keep_local = keep_local
+        model.module.to(self.device)
+
+    def _data(self, samples: Samples, clients: Sequence[int]) -> ClientData:
+        like = next(iter(self.model.params.all.values())).to(self.device)
+        return ClientData.of(samples.select(clients), self.federation.task, like)
+
+    def train(
+        self, round: Round, clients: list[int], weights: np.ndarray, download: State, client: State, expected: State
+    ) -> Trained:
+        download, client = (s.map(lambda v: v.to(self.device)) for s in (download, client))
+        data = self._data(self.federation.train, clients)
+        if self.algorithm.pooled and self.mode != "loop":
+            cohort = LocalCohort(self.model, data, clients, round, self.mode, pooled=torch.from_numpy(weights))
+            update = self.algorithm.local(cohort, download, client)
+            if finite_clients(update.upload, 1).all():
+                check_upload(update.upload, expected, 1)
+                total = weights.sum(keepdims=True)
+                return Trained(clients, total, _home(update.upload), State(), cohort.train_loss[:1], {})
+        cohort = LocalCohort(self.model, data, clients, round, self.mode)
+        update = self.algorithm.local(cohort, download, client)
+        kept = update.client | self._local_model(update.model)
+        bad = self._faults(update.upload, kept, expected, weights)
+        return Trained(clients, weights, _home(update.upload), _home(kept), cohort.train_loss, bad)
+
+    def _local_model(self, model: Tree | None) -> State:
+        if not self.keep_local:
+            return State()
+        if model is None:
+            raise UserError(f"{self.algorithm.name} has no model 'local'", where="evaluate")
+        return State(**{LOCAL: model})
+
+    def _faults(self, upload: State, kept: State, expected: State, weights: np.ndarray) -> dict[int, str]:
+        try:
+            check_upload(upload, expected, len(weights))
+        except UserError as error:
+            return dict.fromkeys(range(len(weights)), str(error))
+        finite = finite_clients(upload, len(weights)) & finite_clients(kept, len(weights))
+        faults = dict.fromkeys(np.flatnonzero(~finite.numpy()).tolist(), "values are not finite")
+        unfit = np.flatnonzero(~(np.isfinite(weights) & (weights > 0)))
+        return faults | {i: f"weight {weights[i]} is not a positive number" for i in unfit.tolist()}
+
+    def evaluate(
+        self, clients: list[int], kind: ModelKind, split: Literal["test", "validation"], server: State, client: State
+    ) -> Scores:
+        samples = getattr(self.federation, split)
+        server, client = (s.map(lambda v: v.to(self.device)) for s in (server, client))
+        params = self.model_of(kind, server, client)
+        return evaluate(self.model, params, self._data(samples, clients), self.mode)
+
+    def model_of(self, kind: ModelKind, server: State, client: State) -> Tree:
+        """The parameters that protocol ``kind`` evaluates."""
+        return model_of(self.algorithm, kind, server, client)
+
+
+def model_of(algorithm: Algorithm, kind: ModelKind, server: State, client: State) -> Tree:
+    """The model a client has under a protocol; an error if the method knows no such model."""
+    found: Tree | None
+    if kind == "local":
+        found = cast("Tree | None", client.get(LOCAL))
+    elif kind == "global":
+        found = algorithm.global_model(server)
+    else:
+        found = algorithm.personal_model(server, client)
+    if found is None:
+        raise UserError(f"{algorithm.name} has no model {kind!r}", where="evaluate.model")
+    return found
+
+
+def _home(state: State) -> State:
+    return state.map(lambda v: v.detach().cpu())

@@ -1,0 +1,139 @@
+"""A model: any ``nn.Module`` with a named head."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from manyheads.core.errors import UserError, one_of
+from manyheads.core.trees import Params, Tree
+from manyheads.models.stacked import stacked_forward
+
+__all__ = ["Model", "Net"]
+
+Task = Literal["classification", "regression"]
+
+
+class Net:
+    """A module, or its head alone, whose parameters are lent to it for each computation."""
+
+    def __init__(self, module: nn.Module, prefix: str = "") -> None:
+        self.module = module
+        self._own = {prefix + name: p for name, p in module.named_parameters()}
+        self._prefix = prefix
+
+    def bind(self, params: Mapping[str, Tensor], train: Iterable[str] = ()) -> dict[str, Tensor]:
+        """Let the module compute with these tensors (not copies of them); gives those to ``train``, as leaves."""
+        chosen = set(train)
+        for name, own in self._own.items():
+            if name in params:
+                own.data = params[name]
+                own.requires_grad_(name in chosen)
+        return {name: own for name, own in self._own.items() if name in chosen}
+
+    def __call__(self, x: Tensor) -> Tensor:
+        out: Tensor = self.module(x)
+        return out
+
+    def stacked(self, params: Mapping[str, Tensor], x: Tensor) -> Tensor:
+        """Outputs of many clients' models at once; see :func:`stacked_forward`."""
+        return stacked_forward(self.module, {k.removeprefix(self._prefix): v for k, v in params.items()}, x)
+
+
+class Model:
+    """Any ``nn.Module`` with the head named by a prefix of its parameters' names.
+
+    Parameters that do not require a gradient are constants: never trained, never sent. ``head=()`` says that there is
+    no head: everything is shared. Without ``head``, a last layer that is ``nn.Linear`` is taken.
+
+    >>> net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    >>> list(Model(net, head="2").params.head)
+    ['2.weight', '2.bias']
+    """
+
+    def __init__(self, module: nn.Module, head: str | Sequence[str] | None = None) -> None:
+        self.module = module = copy.deepcopy(module)
+        trained = {k: p for k, p in module.named_parameters() if p.requires_grad}
+        if not trained:
+            raise UserError("the model has no trainable parameters")
+        if any(isinstance(m, nn.modules.batchnorm._BatchNorm) and m.track_running_stats for m in module.modules()):
+            raise UserError("the model has batch norm with running statistics", fix="use GroupNorm or LayerNorm")
+        prefixes = self._head_prefixes(trained, head)
+        in_head = {k for k in trained if any(k == p or k.startswith(f"{p}.") for p in prefixes)}
+        tree = Tree({k: p.detach().clone() for k, p in trained.items()})
+        self.params = Params(tree.select(trained.keys() - in_head), tree.select(in_head))
+        self.random = any(isinstance(m, nn.modules.dropout._DropoutNd) and m.p > 0 for m in module.modules())
+        """a forward pass in training draws random numbers"""
+        self.net = Net(module)
+        self.head_net: Net | None = None
+        """the head alone, if the model's output is the head applied to features"""
+        self._prefixes = prefixes
+
+    def _head_prefixes(self, trained: Mapping[str, Tensor], head: str | Sequence[str] | None) -> list[str]:
+        layers = list(dict.fromkeys(k.rpartition(".")[0] or k for k in trained))
+        if head is None:
+            if isinstance(self.module, nn.Linear):
+                return list(trained)
+            if not isinstance(self.module.get_submodule(layers[-1]) if layers[-1] not in trained else None, nn.Linear):
+                raise UserError(
+                    "the model has no clear head",
+                    allowed=f"head=... with one of its layers: {', '.join(layers)}",
+                    fix="or head=() to share everything",
+                )
+            return layers[-1:]
+        prefixes = [head] if isinstance(head, str) else list(head)
+        for prefix in prefixes:
+            if not any(k == prefix or k.startswith(f"{prefix}.") for k in trained):
+                raise one_of("head", prefix, layers)
+        return prefixes
+
+    def check(self, x: Tensor, task: Task, outputs: int) -> None:
+        """Try the model on a few samples: its output must fit the labels. Learns whether features can be kept."""
+        calls: list[tuple[tuple[object, ...], object]] = []
+        name = self._prefixes[0] if len(self._prefixes) == 1 else ""
+        head = dict(self.module.named_modules()).get(name) if name else None
+        hook = head.register_forward_hook(lambda _m, args, out: calls.append((args, out))) if head else None
+        self.net.bind(self.params.all)
+        try:
+            with torch.no_grad():
+                out = self.net(x)
+        except (RuntimeError, TypeError, ValueError) as error:
+            raise UserError(
+                f"the model cannot read the data: {str(error).splitlines()[0]}",
+                given=f"samples of shape {tuple(x.shape[1:])}",
+            ) from None
+        finally:
+            if hook is not None:
+                hook.remove()
+        wanted = {(len(x), outputs)} | ({(len(x),)} if task == "regression" and outputs == 1 else set())
+        if tuple(out.shape) not in wanted:
+            raise UserError(
+                "the model's output does not fit the labels",
+                given=f"outputs of shape {tuple(out.shape[1:])}",
+                allowed=f"({outputs},) for {task} with {outputs} {'classes' if task == 'classification' else 'targets'}",
+            )
+        if head is not None and len(calls) == 1 and calls[0][1] is out and len(calls[0][0]) == 1:
+            self.head_net = Net(head, f"{name}.")
+
+    def features(self, body: Mapping[str, Tensor], x: Tensor) -> Tensor:
+        """What the head gets to see: its input, with this body."""
+        assert self.head_net is not None
+        seen: list[Tensor] = []
+        hook = self.head_net.module.register_forward_pre_hook(lambda _m, args: seen.append(args[0]))
+        self.net.bind(body)
+        with torch.no_grad():
+            self.net(x)
+        hook.remove()
+        return seen[0].detach()
+
+
+def losses(task: Task, outputs: Tensor, labels: Tensor) -> Tensor:
+    """The loss of every sample: cross entropy, or half the squared error (summed over targets)."""
+    if task == "classification":
+        return functional.cross_entropy(outputs, labels, reduction="none")
+    return 0.5 * (outputs.reshape(len(labels), -1) - labels.reshape(len(labels), -1)).square().sum(dim=1)

@@ -1,0 +1,112 @@
+"""The configuration of a run, from a TOML file and flags, and what it builds."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from manyheads.core.contract import Algorithm, algorithm_named
+from manyheads.core.errors import UserError
+from manyheads.core.settings import as_dict, build, settings
+from manyheads.data import Federation, federate, parse_partition, source_named
+from manyheads.models import Model, build_model, model_named
+from manyheads.run.training import Training
+
+__all__ = ["Config", "assemble", "merged", "read_toml"]
+
+Table = dict[str, Any]
+
+
+@settings
+class Config(Training):
+    """Everything about a run. ``data``, ``model`` and ``algorithm`` are tables: a name and that thing's own settings."""
+
+    data: Table = Field(default_factory=lambda: {"name": "digits"})
+    """where the samples come from"""
+    partition: str | Table = ""
+    """how they are divided: iid, classes:3, shards:2, dirichlet:0.6, lognormal:1, key:NAME, or a table (mixture)"""
+    clients: Annotated[int, Field(ge=0)] = 0
+    """number of clients; 0: 20, or the data's own number"""
+    new_clients: Annotated[float, Field(ge=0)] = 0.0
+    """clients kept out of training: a fraction, or a number if 1 or more"""
+    validation: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """part of each client's training samples that is set aside"""
+    model: Table = Field(default_factory=lambda: {"name": "mlp"})
+    """the model"""
+    algorithm: Table = Field(default_factory=lambda: {"name": "fedavg"})
+    """the method"""
+
+    def training(self) -> Training:
+        """The part that the round loop needs."""
+        return Training(**{f.name: getattr(self, f.name) for f in fields(Training)})
+
+
+def assemble(config: Config) -> tuple[Algorithm, Model, Federation, Table]:
+    """Build what a configuration names; the table tells how the data and the model were made, all defaults filled in."""
+    algorithm = _named(algorithm_named, config.algorithm, "algorithm")
+    spec = _named(model_named, config.model, "model")
+    source = _named(source_named, config.data, "data")
+    table: Table = {"data": _table(source), "model": _table(spec)}
+    if hasattr(source, "pool"):
+        partition = parse_partition(config.partition or "iid")
+        federation = federate(source.pool(config.seed), partition, clients=config.clients or 20, seed=config.seed)
+        table |= {"partition": {"name": partition.name, **as_dict(partition)}, "clients": config.clients or 20}
+    else:
+        if config.partition:
+            raise UserError(
+                f"{source.name} comes with its clients", where="partition", given=config.partition, fix="leave it out"
+            )
+        source = replace(source, clients=config.clients) if config.clients else source
+        table["data"] = _table(source)
+        federation = source.federation(config.seed)
+    federation = federation.with_new_clients(config.new_clients, config.seed).with_validation(
+        config.validation, config.seed
+    )
+    table |= {"new_clients": config.new_clients, "validation": config.validation}
+    shape, dtype = federation.sample_shape, str(federation.train.x.dtype)
+    return algorithm, build_model(spec, shape, federation.outputs, config.seed, dtype), federation, table
+
+
+def _named(find: Any, table: Table, where: str) -> Any:
+    values = dict(table)
+    if "name" not in values:
+        raise UserError("a name is missing", where=where)
+    return build(find(str(values.pop("name"))), values, where=where)
+
+
+def _table(value: Any) -> Table:
+    return {"name": value.name, **as_dict(value)}
+
+
+def read_toml(path: Path) -> Table:
+    """A configuration file; one written by a run works too."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{path} is not there", where="config") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read: {error}", where="config") from None
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{path} is not valid TOML: {error}", where="config") from None
+    return {k: v for k, v in table.items() if k not in ("schema", "facts")}
+
+
+def merged(table: Mapping[str, Any], flags: Mapping[str, Any]) -> Table:
+    """``flags`` laid over ``table``, tables inside them too. A new name drops the settings of the old one."""
+    result = dict(table)
+    for key, value in flags.items():
+        below = result.get(key)
+        if (
+            isinstance(value, Mapping)
+            and isinstance(below, Mapping)
+            and value.get("name", below.get("name")) == below.get("name")
+        ):
+            result[key] = merged(below, value)
+        else:
+            result[key] = value
+    return result

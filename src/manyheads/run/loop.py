@@ -1,0 +1,183 @@
+"""The round loop: sample a cohort, train it, check the uploads, merge, evaluate, record, checkpoint."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from manyheads.core.contract import Algorithm, Round, Uploads, finite_clients
+from manyheads.core.errors import UserError
+from manyheads.core.history import History
+from manyheads.core.randomness import Purpose, generator
+from manyheads.core.settings import walk
+from manyheads.core.store import PersonalStore
+from manyheads.core.trees import State
+from manyheads.data import Federation
+from manyheads.engines.evaluation import Scores
+from manyheads.engines.pool import Pool, chunked
+from manyheads.engines.workbench import Trained
+from manyheads.models import Model
+from manyheads.run.directory import RunDirectory
+from manyheads.run.training import Training
+
+__all__ = ["Loop", "sample_cohort"]
+
+COHORT_LISTED_UP_TO = 1000
+"""clients in a round up to which the history lists them"""
+
+
+def sample_cohort(training: Training, population: int, round: int, everyone: bool = False) -> list[int]:
+    """The clients of a round, uniformly without replacement, in ascending order."""
+    size = training.cohort or max(1, round_half_up(training.participation * population))
+    if size > population:
+        raise UserError("more clients a round than there are", where="cohort", given=size, allowed=f"1 to {population}")
+    if everyone or size == population:
+        return list(range(population))
+    rng = generator(training.seed, Purpose.SAMPLING, round)
+    return sorted(rng.choice(population, size, replace=False, shuffle=False).tolist())
+
+
+def round_half_up(value: float) -> int:
+    return int(np.floor(value + 0.5))
+
+
+@dataclass
+class Loop:
+    """The state of a run while it runs, and the step from one round to the next."""
+
+    algorithm: Algorithm
+    model: Model
+    federation: Federation
+    training: Training
+    directory: RunDirectory
+    store: PersonalStore
+    server: State
+    history: History
+    done: int
+
+    def run(self, pool: Pool, on_round: Callable[[dict[str, Any]], None]) -> None:
+        """Do the rounds that are left."""
+        saved = time.monotonic()
+        for index in range(self.done + 1, self.training.rounds + 1):
+            record = self._round(pool, index)
+            self.history.append(record)
+            self.done = index
+            on_round(record)
+            if index == self.training.rounds or time.monotonic() - saved >= self.training.checkpoint_seconds:
+                self._commit()
+                saved = time.monotonic()
+
+    def _commit(self) -> None:
+        self.directory.commit(self.done, self.server, self.store, self.history)
+
+    def _round(self, pool: Pool, index: int) -> dict[str, Any]:
+        started = time.perf_counter()
+        cohort = sample_cohort(self.training, len(self.federation), index, self.algorithm.everyone)
+        round = Round(index, self.training.seed, len(self.federation), len(cohort))
+        download = self.algorithm.download(self.server, round)
+        expected = self.algorithm.expects(self.server, round)
+        losses: dict[int, float] = {}
+        bad: dict[int, str] = {}
+        good: list[tuple[list[int], np.ndarray, State]] = []
+        for trained in self._train(pool, round, cohort, download, expected):
+            losses |= zip(trained.clients, trained.train_loss.tolist(), strict=False)
+            bad |= {trained.clients[i]: why for i, why in trained.bad.items()}
+            keep = [i for i in range(len(trained.weights)) if i not in trained.bad]
+            if keep:
+                clients = [trained.clients[i] for i in keep]
+                self.store.write(clients, trained.client.map(lambda v: v[keep]))  # noqa: B023 (used at once)
+                good.append((clients, trained.weights[keep], trained.upload.map(lambda v: v[keep])))  # noqa: B023
+        self.server = self._merge(round, good, bad, losses)
+        record: dict[str, Any] = {
+            "round": index,
+            "clients": len(cohort),
+            "cohort": cohort if len(cohort) <= COHORT_LISTED_UP_TO else None,
+            "train_loss": float(np.mean(list(losses.values()))),
+            "dropped": [{"client": c, "why": why} for c, why in sorted(bad.items())],
+            "bytes_down": download.nbytes * len(cohort),
+            "bytes_up": expected.nbytes * len(cohort),
+            "seconds": time.perf_counter() - started,
+        }
+        if self.training.evaluate.due(index, self.training.rounds):
+            record["evaluation"] = self._evaluate(pool, cohort)
+        return record
+
+    def _train(
+        self, pool: Pool, round: Round, cohort: list[int], download: State, expected: State
+    ) -> Iterator[Trained]:
+        sizes = self.federation.train.sizes
+        kind = self.training.weighting if self.training.weighting != "auto" else self.algorithm.weighting
+        tasks = []
+        for clients in self._chunks(cohort, sizes):
+            weights = sizes[clients].astype(float) if kind == "samples" else np.ones(len(clients))
+            tasks.append((round, clients, weights, download, self.store.read(clients), expected))
+        return pool.run("train", tasks)
+
+    def _chunks(self, clients: Sequence[int], sizes: np.ndarray) -> list[list[int]]:
+        return chunked(clients, sizes[clients], self.model.params.all.numel, self.training.engine.mode)
+
+    def _merge(
+        self,
+        round: Round,
+        good: list[tuple[list[int], np.ndarray, State]],
+        bad: dict[int, str],
+        losses: dict[int, float],
+    ) -> State:
+        if not good:
+            if self.done:
+                self._commit()
+            raise UserError(self._why_all_bad(round, bad), fix=self._likely_cause(bad, losses))
+        clients = np.array([c for ids, weights, _ in good for c in ids[: len(weights)]])
+        order = torch.from_numpy(np.argsort(clients, kind="stable"))
+        leaves = [upload.flat for _, _, upload in good]
+        values = good[0][2].unflat({k: torch.cat([part[k] for part in leaves])[order] for k in leaves[0]})
+        weights = torch.from_numpy(np.concatenate([w for _, w, _ in good]))[order]
+        server = self.algorithm.merge(self.server, Uploads(clients[order.numpy()].tolist(), weights, values), round)
+        if not finite_clients(server.map(lambda v: v.unsqueeze(0)), 1).all():
+            raise UserError(
+                f"round {round.index}: the merged model is not finite: training diverged",
+                fix=self._likely_cause(bad, losses),
+            )
+        return server
+
+    def _why_all_bad(self, round: Round, bad: dict[int, str]) -> str:
+        why = next(iter(bad.values()))
+        saved = f"the state after round {self.done} is kept" if self.done else "nothing was trained yet"
+        return f"round {round.index}: none of the {round.cohort} uploads can be used ({why}); {saved}"
+
+    def _likely_cause(self, bad: dict[int, str], losses: dict[int, float]) -> str:
+        if not all("not finite" in why for why in bad.values()):
+            return "the algorithm's local() does not give what its expects() announces"
+        steps = [
+            (".".join(s.path), getattr_path(self.algorithm, s.path))
+            for s in walk(type(self.algorithm))
+            if "lr" in s.path
+        ]
+        named = ", ".join(f"{name} = {value}" for name, value in steps)
+        return f"likely the step size is too large ({named}): try a tenth of it" if named else "training diverged"
+
+    def _evaluate(self, pool: Pool, cohort: list[int]) -> dict[str, Any]:
+        protocol = self.training.evaluate
+        clients = cohort if protocol.who == "sampled" else range(len(self.federation))
+        sizes = getattr(self.federation, protocol.split).sizes
+        kind = protocol.kind(self.algorithm)
+        chunks = self._chunks(clients, sizes)
+        results = pool.run(
+            "evaluate", [(ids, kind, protocol.split, self.server, self.store.read(ids)) for ids in chunks]
+        )
+        scores = [np.concatenate(column) for column in zip(*results, strict=True)]
+        ids = np.concatenate([np.array(c) for c in chunks])
+        order = np.argsort(ids)
+        summary = protocol.summary(ids[order], Scores(*(s[order] for s in scores)), self.federation.task)
+        return {"protocol": protocol.describe(self.algorithm), "model": kind, **summary}
+
+
+def getattr_path(value: Any, path: Sequence[str]) -> Any:
+    for name in path:
+        value = getattr(value, name)
+    return value

@@ -1,0 +1,97 @@
+"""What a run gives: the models, the history, and a way to keep them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from manyheads.core.checkpoint import hash_tensors
+from manyheads.core.contract import Algorithm
+from manyheads.core.errors import UserError
+from manyheads.core.history import History
+from manyheads.core.store import PersonalStore
+from manyheads.core.trees import State, Tree
+from manyheads.engines.workbench import ModelKind, model_of
+from manyheads.models import Model
+from manyheads.run.directory import RunDirectory, read_config
+from manyheads.run.training import Training
+
+__all__ = ["Run"]
+
+
+@dataclass
+class Run:
+    """A finished (or loaded) run."""
+
+    algorithm: Algorithm
+    model: Model
+    training: Training
+    server: State
+    history: History
+    directory: RunDirectory
+    _store: PersonalStore
+    _temporary: TemporaryDirectory[str] | None = field(default=None, repr=False)
+
+    @property
+    def rounds(self) -> int:
+        return len(self.history)
+
+    @property
+    def protocol(self) -> str:
+        """What :attr:`accuracy` and :attr:`loss` mean, in words."""
+        return self.training.evaluate.describe(self.algorithm)
+
+    @property
+    def accuracy(self) -> float | None:
+        """The reported accuracy, by the protocol; None for a regression."""
+        return self.training.evaluate.reported(self.history.column("accuracy"))
+
+    @property
+    def loss(self) -> float | None:
+        """The reported loss, by the protocol."""
+        return self.training.evaluate.reported(self.history.column("loss"))
+
+    @property
+    def checksum(self) -> str:
+        """A hash of the final server state and of all personal states."""
+        digest = hash_tensors(self.server.flat)
+        self._store.update_hash(digest)
+        return digest.hexdigest()
+
+    def client_model(self, client: int, model: ModelKind | None = None) -> Tree:
+        """The parameters that a client predicts with; without ``model``, those of the run's protocol."""
+        if not 0 <= client < len(self._store.slot):
+            raise UserError("no such client", given=client, allowed=f"0 to {len(self._store.slot) - 1}")
+        state = self._store.read([client]).map(lambda v: v[0])
+        return model_of(self.algorithm, model or self.training.evaluate.kind(self.algorithm), self.server, state)
+
+    def save(self, folder: str | Path) -> Path:
+        """Copy the run to a folder that :func:`manyheads.load` reads."""
+        directory = RunDirectory.create(Path(folder), read_config(self.directory.path))
+        history = History(directory.history_path, self.history)
+        history.rewrite()
+        store = PersonalStore(directory.store_path, self._store.layout.template, len(self._store.slot))
+        self._store.copy_to(store)
+        directory.commit(self.rounds, self.server, store, history)
+        store.close()
+        return directory.path
+
+    def summary(self) -> dict[str, Any]:
+        """The facts of the run, as ``manyheads run --json`` prints them."""
+        column = self.history.column
+        return {
+            "algorithm": self.algorithm.name,
+            "rounds": self.rounds,
+            "accuracy": self.accuracy,
+            "loss": self.loss,
+            "protocol": self.protocol,
+            "seed": self.training.seed,
+            "seconds": sum(v for _, v in column("seconds")),
+            "bytes_up": sum(v for _, v in column("bytes_up")),
+            "bytes_down": sum(v for _, v in column("bytes_down")),
+            "dropped_uploads": sum(len(v) for _, v in column("dropped")),
+            "checksum": self.checksum,
+            "out": None if self._temporary else str(self.directory.path),
+        }

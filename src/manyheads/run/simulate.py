@@ -1,0 +1,194 @@
+"""Start, resume and load runs."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
+
+from torch import nn
+
+from manyheads.core.contract import Algorithm, algorithm_named
+from manyheads.core.errors import UserError
+from manyheads.core.history import History
+from manyheads.core.settings import as_dict, build
+from manyheads.core.store import PersonalStore
+from manyheads.core.trees import State
+from manyheads.data import Federation
+from manyheads.engines.cohort import ClientData
+from manyheads.engines.pool import Engine, Pool
+from manyheads.engines.workbench import LOCAL, model_of
+from manyheads.models import Model, build_model, model_named
+from manyheads.run.directory import RunDirectory, read_config
+from manyheads.run.loop import Loop, sample_cohort
+from manyheads.run.protocol import Evaluate
+from manyheads.run.result import Run
+from manyheads.run.training import Training
+
+__all__ = ["load", "run_training", "simulate"]
+
+Say = Callable[[str], None]
+OnRound = Callable[[dict[str, Any]], None]
+
+
+def simulate(
+    algorithm: Algorithm,
+    model: Model | nn.Module | str,
+    federation: Federation,
+    *,
+    rounds: int = 30,
+    participation: float = 1.0,
+    cohort: int = 0,
+    seed: int = 0,
+    weighting: Literal["auto", "samples", "equal"] = "auto",
+    evaluate: Evaluate | None = None,
+    engine: Engine | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    on_round: OnRound | None = None,
+) -> Run:
+    """Run an algorithm on a federation, on this machine.
+
+    ``model`` is a :class:`Model`, a module with a clear head, or the name of one of ours. With ``out`` the run is kept
+    in that folder as it goes, and ``resume=True`` continues it if it is there; otherwise it lives until the result is
+    forgotten, or saved by :meth:`Run.save`. ``on_round`` is called with each round's record.
+
+    >>> from manyheads.data import Classes, Digits, federate
+    >>> from manyheads.algorithms import FedAvg
+    >>> federation = federate(Digits().pool(seed=0), Classes(3), clients=5, seed=0)
+    >>> simulate(FedAvg(), "mlp", federation, rounds=2).rounds
+    2
+    """
+    training = Training(
+        rounds=rounds,
+        participation=participation,
+        cohort=cohort,
+        seed=seed,
+        weighting=weighting,
+        evaluate=evaluate or Evaluate(),
+        engine=engine or Engine(),
+    )
+    table = {"name": "custom"}
+    if isinstance(model, str):
+        spec = model_named(model)()
+        table = {"name": spec.name, **as_dict(spec)}
+        model = build_model(spec, federation.sample_shape, federation.outputs, seed, str(federation.train.x.dtype))
+    elif isinstance(model, nn.Module):
+        model = Model(model)
+    config = {"data": {"name": "custom"}, "model": table}
+    return run_training(algorithm, model, federation, training, config, out, resume, on_round)
+
+
+def run_training(
+    algorithm: Algorithm,
+    model: Model,
+    federation: Federation,
+    training: Training,
+    config: dict[str, Any],
+    out: str | Path | None,
+    resume: bool = False,
+    on_round: OnRound | None = None,
+    say: Say = lambda _: None,
+) -> Run:
+    """Run or resume with everything built. ``config`` tells how the data and the model were made."""
+    check(algorithm, model, federation, training)
+    facts = {
+        "fingerprint": federation.fingerprint,
+        "clients": len(federation),
+        "sample_shape": list(federation.sample_shape),
+        "outputs": federation.outputs,
+        "task": federation.task,
+        "dtype": str(federation.train.x.dtype),
+    }
+    config = config | as_dict(training) | {"algorithm": {"name": algorithm.name, **as_dict(algorithm)}, "facts": facts}
+    temporary = TemporaryDirectory(prefix="manyheads-") if out is None else None
+    path = Path(temporary.name if temporary else str(out))
+    if resume and not (path / "config.toml").exists():  # killed before it had begun
+        shutil.rmtree(path / "checkpoint", ignore_errors=True)
+        resume = False
+    if resume:
+        _same_run(read_config(path), config)
+    directory = RunDirectory(path) if resume else RunDirectory.create(path, config)
+    directory.lock()
+    store = PersonalStore(directory.store_path, _personal_state(algorithm, model, training), len(federation))
+    try:
+        done, server, history = 0, algorithm.init_server(model.params), History(directory.history_path)
+        if resume:
+            done, server = directory.restore(server, store, say)
+            history = History.read(directory.history_path, upto=done)
+            history.rewrite()
+        loop = Loop(algorithm, model, federation, training, directory, store, server, history, done)
+        keep_local = training.evaluate.model == "local"
+        with Pool(training.engine, algorithm, model, federation, keep_local) as pool:
+            loop.run(pool, on_round or (lambda _: None))
+    finally:
+        directory.unlock()
+    return Run(algorithm, model, training, loop.server, history, directory, store, temporary)
+
+
+def load(path: str | Path, model: Model | nn.Module | None = None) -> Run:
+    """A run from its folder, up to its last checkpoint. A model of your own must be given again."""
+    path = Path(path)
+    config = read_config(path)
+    facts, table = config["facts"], dict(config["algorithm"])
+    training = build(Training, {f.name: config[f.name] for f in fields(Training) if f.name in config}, where=str(path))
+    algorithm = build(algorithm_named(table.pop("name")), table, where=f"{path}: algorithm")
+    if model is None:
+        spec = dict(config["model"])
+        name = spec.pop("name")
+        if name == "custom":
+            raise UserError(
+                f"{path} was made with a model of your own", fix="give it again: manyheads.load(path, model=...)"
+            )
+        made = build(model_named(name), spec, where=f"{path}: model")
+        model = build_model(made, tuple(facts["sample_shape"]), facts["outputs"], training.seed, facts["dtype"])
+    elif isinstance(model, nn.Module):
+        model = Model(model)
+    directory = RunDirectory(path)
+    store = PersonalStore(directory.store_path, _personal_state(algorithm, model, training), facts["clients"])
+    warnings: list[str] = []
+    done, server = directory.restore(algorithm.init_server(model.params), store, warnings.append)
+    if not done:
+        raise UserError(f"{path} has no checkpoint yet", fix="let it run on with --resume")
+    return Run(algorithm, model, training, server, History.read(directory.history_path, upto=done), directory, store)
+
+
+def check(algorithm: Algorithm, model: Model, federation: Federation, training: Training) -> None:
+    """Refuse what cannot work before anything is written."""
+    like = next(iter(model.params.all.values()))
+    few = ClientData.of(federation.train.select([0]), federation.task, like)
+    model.check(few.x[:2], federation.task, federation.outputs)
+    sample_cohort(training, len(federation), 1)
+    if training.evaluate.split == "validation" and federation.validation is None:
+        raise UserError(
+            "the federation has no validation samples", where="evaluate.split", fix="set some aside: --validation 0.2"
+        )
+    initial = _personal_state(algorithm, model, training)
+    model_of(algorithm, training.evaluate.kind(algorithm), algorithm.init_server(model.params), initial)
+
+
+def _personal_state(algorithm: Algorithm, model: Model, training: Training) -> State:
+    """What the store keeps of a client: its state, and its last local model if the protocol is about that."""
+    kept = State(**{LOCAL: model.params.all}) if training.evaluate.model == "local" else State()
+    return algorithm.init_client(model.params) | kept
+
+
+def _same_run(was: dict[str, Any], now: dict[str, Any]) -> None:
+    """A resumed run may have more rounds, other workers and other checkpoints; all else must be as it was."""
+
+    def fixed(config: dict[str, Any]) -> dict[str, Any]:
+        engine = {"mode": config["engine"]["mode"]}
+        return {k: v for k, v in config.items() if k not in ("rounds", "checkpoint_seconds")} | {"engine": engine}
+
+    old, new = fixed(was), fixed(now)
+    for name in old.keys() | new.keys():
+        if old.get(name) != new.get(name):
+            raise UserError(
+                f"{name} is not what this run was started with",
+                where="resume",
+                given=new.get(name),
+                allowed=str(old.get(name)),
+            )

@@ -1,0 +1,35 @@
+"""The settings of the round loop."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from manyheads.core.settings import settings
+from manyheads.engines.pool import Engine
+from manyheads.run.protocol import Evaluate
+
+__all__ = ["Training"]
+
+
+@settings
+class Training:
+    """How long, with whom, and how it is watched."""
+
+    rounds: Annotated[int, Field(ge=1)] = 30
+    """communication rounds"""
+    participation: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """fraction of the clients in each round, drawn uniformly"""
+    cohort: Annotated[int, Field(ge=0)] = 0
+    """number of clients in each round; if not 0, instead of participation"""
+    seed: Annotated[int, Field(ge=0)] = 0
+    """everything random comes from it"""
+    weighting: Literal["auto", "samples", "equal"] = "auto"
+    """weights of the clients' uploads; auto: as in the method's paper"""
+    checkpoint_seconds: Annotated[float, Field(ge=0)] = 5.0
+    """least time between checkpoints; 0: one after every round"""
+    evaluate: Evaluate = Evaluate()
+    """the evaluation protocol"""
+    engine: Engine = Engine()
+    """who does the work"""
