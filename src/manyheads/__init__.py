@@ -1,7 +1,7 @@
 """manyheads: personalized federated learning. One shared body, many personal heads."""
 
 from manyheads.algorithms import DSGD, FedAvg, FedRep, Local
-from manyheads.core.contract import Algorithm, register
+from manyheads.core.contract import Algorithm, Cohort, Round, Update, Uploads, register
 from manyheads.core.errors import UserError
 from manyheads.core.optim import SGD
 from manyheads.core.settings import settings
@@ -17,6 +17,7 @@ __all__ = [
     "DSGD",
     "SGD",
     "Algorithm",
+    "Cohort",
     "Engine",
     "Evaluate",
     "FedAvg",
@@ -25,9 +26,12 @@ __all__ = [
     "Local",
     "Model",
     "Params",
+    "Round",
     "Run",
     "State",
     "Tree",
+    "Update",
+    "Uploads",
     "UserError",
     "load",
     "register",

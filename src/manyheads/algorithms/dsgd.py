@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from manyheads.core.contract import Algorithm, Cohort, Round, Update, Uploads, register
+from manyheads.core.contract import Algorithm, Cohort, ModelKind, Round, Update, Uploads, register
 from manyheads.core.settings import settings
 from manyheads.core.trees import Params, State, Tree
 
@@ -33,7 +33,7 @@ class DSGD(Algorithm):
     paper: ClassVar[str] = "Collins et al. 2022 (the comparison)"
     travels: ClassVar[str] = "the whole model down, its gradient up"
     stays: ClassVar[str] = "nothing"
-    evaluated: ClassVar[Literal["global", "personal"]] = "global"
+    models: ClassVar[tuple[ModelKind, ...]] = ("global",)
     pooled: ClassVar[bool] = True
 
     batch: Annotated[int, Field(ge=0)] = 10

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from manyheads.core.contract import Algorithm, Cohort, Update, register
+from manyheads.core.contract import Algorithm, Cohort, ModelKind, Update, register
 from manyheads.core.optim import SGD
 from manyheads.core.settings import settings
 from manyheads.core.trees import Params, State, Tree
@@ -35,7 +35,7 @@ class FedAvg(Algorithm):
     paper: ClassVar[str] = "McMahan et al. 2017; Collins et al. 2022"
     travels: ClassVar[str] = "the whole model"
     stays: ClassVar[str] = "nothing"
-    evaluated: ClassVar[Literal["global", "personal"]] = "global"
+    models: ClassVar[tuple[ModelKind, ...]] = ("global", "local")
 
     epochs: Annotated[int, Field(ge=1)] = 1
     """local epochs a round, E"""

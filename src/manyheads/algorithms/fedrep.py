@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from manyheads.core.contract import Algorithm, Cohort, Update, register
+from manyheads.core.contract import Algorithm, Cohort, ModelKind, Update, register
 from manyheads.core.optim import SGD
 from manyheads.core.settings import settings
 from manyheads.core.trees import Params, State, Tree
@@ -37,7 +37,7 @@ class FedRep(Algorithm):
     travels: ClassVar[str] = "the body"
     stays: ClassVar[str] = "the head"
     weighting: ClassVar[Literal["samples", "equal"]] = "equal"
-    evaluated: ClassVar[Literal["global", "personal"]] = "personal"
+    models: ClassVar[tuple[ModelKind, ...]] = ("personal", "local")
 
     head_epochs: Annotated[int, Field(ge=0)] = 10
     """local epochs on the head, the paper's tau"""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from manyheads.core.contract import Algorithm, Cohort, Round, Update, Uploads, register
+from manyheads.core.contract import Algorithm, Cohort, ModelKind, Round, Update, Uploads, register
 from manyheads.core.optim import SGD
 from manyheads.core.settings import settings
 from manyheads.core.trees import Params, State, Tree
@@ -35,7 +35,7 @@ class Local(Algorithm):
     paper: ClassVar[str] = "baseline of Collins et al. 2021"
     travels: ClassVar[str] = "nothing"
     stays: ClassVar[str] = "the whole model"
-    evaluated: ClassVar[Literal["global", "personal"]] = "personal"
+    models: ClassVar[tuple[ModelKind, ...]] = ("personal", "local")
     everyone: ClassVar[bool] = True
 
     epochs: Annotated[int, Field(ge=1)] = 1

@@ -43,7 +43,7 @@ def _facts(cls: type[Algorithm]) -> dict[str, Any]:
         "paper": cls.paper,
         "travels": cls.travels,
         "stays": cls.stays,
-        "evaluated": cls.evaluated,
+        "models": cls.models,
         "weighting": cls.weighting,
         "parameters": [
             {"name": ".".join(s.path), "default": s.default, "doc": " ".join(s.doc.split())} for s in walk(cls)

@@ -41,7 +41,7 @@ def flags_of(
 
 def _help(setting: Setting) -> str:
     shown = setting.default
-    if isinstance(shown, list):
+    if isinstance(shown, tuple):
         shown = ",".join(map(str, shown))
     elif isinstance(shown, dict):
         shown = shown.get("name")
@@ -52,7 +52,7 @@ def _help(setting: Setting) -> str:
 def _metavar(kind: Any) -> str:
     if get_origin(kind) is Literal:
         return "|".join(map(str, get_args(kind)))
-    if get_origin(kind) is list:
+    if get_origin(kind) is tuple:
         return "A,B,..."
     return {int: "INTEGER", float: "NUMBER"}.get(kind, "TEXT")
 
@@ -100,7 +100,7 @@ def collect(flags: Sequence[Flag], values: Mapping[str, str | None]) -> dict[str
         place = table
         for key in flag.path[:-1]:
             place = place.setdefault(key, {})
-        place[flag.path[-1]] = value.split(",") if get_origin(flag.kind) is list else value
+        place[flag.path[-1]] = value.split(",") if get_origin(flag.kind) is tuple else value
     return table
 
 

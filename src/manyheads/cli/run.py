@@ -77,7 +77,7 @@ def run(
 
       manyheads run --resume --out runs/my-run
     """
-    errors = Console(stderr=True, highlight=False)
+    errors = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
     table = merged(BENEATH, read_toml(config)) if config else BENEATH
     if resume:
         table = _resumed(out, table, config is not None or bool(flags), errors)

@@ -30,6 +30,7 @@ __all__ = [
     "REGISTRY",
     "Algorithm",
     "Cohort",
+    "ModelKind",
     "Round",
     "Update",
     "Uploads",
@@ -37,6 +38,9 @@ __all__ = [
     "check_upload",
     "register",
 ]
+
+ModelKind = Literal["global", "personal", "local"]
+"""global: the one for everybody; personal: the client's own; local: the client's after its last local update"""
 
 
 @dataclass(frozen=True)
@@ -108,8 +112,8 @@ class Algorithm:
     """what never leaves a client, in words"""
     weighting: ClassVar[Literal["samples", "equal"]] = "samples"
     """how the paper weighs the clients' uploads"""
-    evaluated: ClassVar[Literal["global", "personal"]]
-    """the model the paper's results are about"""
+    models: ClassVar[tuple[ModelKind, ...]]
+    """models it can be evaluated by, the one that the paper's results are about first"""
     everyone: ClassVar[bool] = False
     """nothing travels, so every client trains in every round whatever the participation"""
     pooled: ClassVar[bool] = False

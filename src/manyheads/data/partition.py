@@ -6,7 +6,6 @@ samples, so that a client is tested on what it trains on. Dealing is without rep
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -14,7 +13,7 @@ from pydantic import Field
 
 from manyheads.core.errors import UserError, one_of
 from manyheads.core.randomness import Purpose, generator
-from manyheads.core.settings import as_dict, build, settings, walk
+from manyheads.core.settings import build, settings, walk
 
 __all__ = [
     "PARTITIONERS", "Classes", "Dirichlet", "Iid", "Key", "LogNormal", "Mixture", "Partition", "Shards", "deal", "parse_partition", "partition",
@@ -210,28 +209,19 @@ def parse_partition(spec: str | dict[str, Any]) -> Any:
     >>> parse_partition("classes:3")
     Classes(per_client=3)
     """
-    if isinstance(spec, str):
-        name, _, rest = spec.partition(":")
-        values: dict[str, Any] = {}
-        fields = [s.path[0] for s in walk(PARTITIONERS[name])] if name in PARTITIONERS else []
-        for position, item in enumerate(filter(None, rest.split(","))):
-            key, _, value = item.rpartition("=")
-            if not key and position >= len(fields):
-                raise UserError(
-                    "too many values", where=f"partition {name}", given=rest, allowed=", ".join(fields) or "none"
-                )
-            values[key.strip() or fields[position]] = value.strip()
-    else:
-        values = dict(spec)
-        name = str(values.pop("name", ""))
+    values: dict[str, Any] = {} if isinstance(spec, str) else dict(spec)
+    name, _, rest = (spec if isinstance(spec, str) else str(values.pop("name", ""))).partition(":")
     if name not in PARTITIONERS:
         raise one_of("partition", name, PARTITIONERS)
+    fields = [s.path[0] for s in walk(PARTITIONERS[name])]
+    for position, item in enumerate(filter(None, rest.split(","))):
+        key, _, value = item.rpartition("=")
+        if not key and position >= len(fields):
+            raise UserError(
+                "too many values", where=f"partition {name}", given=rest, allowed=", ".join(fields) or "none"
+            )
+        values[key.strip() or fields[position]] = value.strip()
     return build(PARTITIONERS[name], values, where=f"partition {name}")
-
-
-def spell_partition(spec: Any) -> dict[str, Any]:
-    """A partitioner as a table that :func:`parse_partition` reads."""
-    return {"name": spec.name, **as_dict(spec)}
 
 
 def partition(
@@ -313,8 +303,3 @@ def at_least(minimum: int, counts: np.ndarray) -> np.ndarray:
                 counts[row, column] += change
                 sizes[row] += change
     return counts
-
-
-def allocation(labels: np.ndarray, parts: Sequence[np.ndarray], classes: int) -> np.ndarray:
-    """How many samples of each class each client has, [clients, classes]."""
-    return np.array([np.bincount(labels[rows], minlength=classes) for rows in parts])

@@ -116,9 +116,9 @@ class LocalCohort:
     def sgd(
         self, part: Tree, *, opt: SGD, batch: int, epochs: int = 0, steps: int = 0, given: Tree | None = None
     ) -> Tree:
-        plans = self._plans(batch, epochs, steps)
-        if not part or not any(plans):
+        if not part or not (epochs or steps):  # nothing to do draws nothing
             return self._each(part)
+        plans = self._plans(batch, epochs, steps)
         net, x, rest = self.model.net, self.data.x, given or Tree()
         if self._features_last(part, plans):
             assert self.model.head_net is not None

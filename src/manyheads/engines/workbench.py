@@ -9,7 +9,7 @@ from typing import Literal, cast
 import numpy as np
 import torch
 
-from manyheads.core.contract import Algorithm, Round, check_upload, finite_clients
+from manyheads.core.contract import Algorithm, ModelKind, Round, check_upload, finite_clients
 from manyheads.core.errors import UserError
 from manyheads.core.trees import State, Tree
 from manyheads.data import Federation, Samples
@@ -17,9 +17,8 @@ from manyheads.engines.cohort import ClientData, LocalCohort, Mode
 from manyheads.engines.evaluation import Scores, evaluate
 from manyheads.models import Model
 
-__all__ = ["LOCAL", "ModelKind", "Trained", "Workbench"]
+__all__ = ["LOCAL", "Trained", "Workbench", "model_of"]
 
-ModelKind = Literal["global", "personal", "local"]
 LOCAL = "local model"
 """entry of a personal state under which the model after the last local update is kept, if the protocol asks for it"""
 
@@ -71,11 +70,7 @@ class Workbench:
         return Trained(clients, weights, _home(update.upload), _home(kept), cohort.train_loss, bad)
 
     def _local_model(self, model: Tree | None) -> State:
-        if not self.keep_local:
-            return State()
-        if model is None:
-            raise UserError(f"{self.algorithm.name} has no model 'local'", where="evaluate")
-        return State(**{LOCAL: model})
+        return State(**{LOCAL: model}) if self.keep_local and model is not None else State()
 
     def _faults(self, upload: State, kept: State, expected: State, weights: np.ndarray) -> dict[int, str]:
         try:
@@ -92,25 +87,23 @@ class Workbench:
     ) -> Scores:
         samples = getattr(self.federation, split)
         server, client = (s.map(lambda v: v.to(self.device)) for s in (server, client))
-        params = self.model_of(kind, server, client)
+        params = model_of(self.algorithm, kind, server, client)
         return evaluate(self.model, params, self._data(samples, clients), self.mode)
-
-    def model_of(self, kind: ModelKind, server: State, client: State) -> Tree:
-        """The parameters that protocol ``kind`` evaluates."""
-        return model_of(self.algorithm, kind, server, client)
 
 
 def model_of(algorithm: Algorithm, kind: ModelKind, server: State, client: State) -> Tree:
     """The model a client has under a protocol; an error if the method knows no such model."""
-    found: Tree | None
+    if kind not in algorithm.models:
+        raise UserError(
+            f"{algorithm.name} has no such model",
+            where="evaluate.model",
+            given=kind,
+            allowed=", ".join(algorithm.models),
+        )
     if kind == "local":
-        found = cast("Tree | None", client.get(LOCAL))
-    elif kind == "global":
-        found = algorithm.global_model(server)
-    else:
-        found = algorithm.personal_model(server, client)
-    if found is None:
-        raise UserError(f"{algorithm.name} has no model {kind!r}", where="evaluate.model")
+        return cast("Tree", client[LOCAL])
+    found = algorithm.global_model(server) if kind == "global" else algorithm.personal_model(server, client)
+    assert found is not None, f"{algorithm.name} announces a {kind} model and gives none"
     return found
 
 

@@ -22,7 +22,7 @@ class MLP:
     """Linear layers with ReLU between them; the head is the last one. No hidden layer: softmax or linear regression."""
 
     name: ClassVar[str] = "mlp"
-    hidden: list[Annotated[int, Field(ge=1)]] = Field(default_factory=lambda: [64, 32])
+    hidden: tuple[Annotated[int, Field(ge=1)], ...] = (64, 32)
     """widths of the hidden layers"""
 
     def build(self, shape: tuple[int, ...], outputs: int) -> tuple[nn.Module, str]:

@@ -73,9 +73,7 @@ def assemble(config: Config) -> tuple[Algorithm, Model, Federation, Table]:
 
 
 def _named(find: Any, table: Table, where: str) -> Any:
-    values = dict(table)
-    if "name" not in values:
-        raise UserError("a name is missing", where=where)
+    values = getattr(Config(), where) | table
     return build(find(str(values.pop("name"))), values, where=where)
 
 

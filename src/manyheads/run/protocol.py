@@ -7,10 +7,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from manyheads.core.contract import Algorithm
+from manyheads.core.contract import Algorithm, ModelKind
 from manyheads.core.settings import settings
 from manyheads.engines.evaluation import Scores
-from manyheads.engines.workbench import ModelKind
 from manyheads.metrics import spread
 
 __all__ = ["Evaluate"]
@@ -39,7 +38,7 @@ class Evaluate:
     """the reported number: the last round's, or the mean over the last ten rounds"""
 
     def kind(self, algorithm: Algorithm) -> ModelKind:
-        return algorithm.evaluated if self.model == "auto" else self.model
+        return algorithm.models[0] if self.model == "auto" else self.model
 
     def due(self, round: int, rounds: int) -> bool:
         """Whether to evaluate after this round."""

@@ -8,12 +8,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from manyheads.core.checkpoint import hash_tensors
-from manyheads.core.contract import Algorithm
+from manyheads.core.contract import Algorithm, ModelKind
 from manyheads.core.errors import UserError
 from manyheads.core.history import History
 from manyheads.core.store import PersonalStore
 from manyheads.core.trees import State, Tree
-from manyheads.engines.workbench import ModelKind, model_of
+from manyheads.engines.workbench import model_of
 from manyheads.models import Model
 from manyheads.run.directory import RunDirectory, read_config
 from manyheads.run.training import Training

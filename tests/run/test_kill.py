@@ -1,0 +1,161 @@
+"""Killed with -9 at any instant, a resumed run ends with the very same numbers."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from manyheads import load
+from manyheads.cli import main
+
+ROUNDS = 60
+RUN = ["run", "--data", "digits", "--partition", "classes:3", "--clients", "12", "--algorithm", "fedrep"]
+RUN += ["--algorithm.head-epochs", "2", "--participation", "0.5", "--checkpoint-seconds", "0", "--workers", "1"]
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def killer(where: str, call: int):
+    """Install, in this process, a kill -9 at the given call of a function: before it, after it, or halfway through."""
+    import manyheads.core.checkpoint
+    import manyheads.core.history
+    import manyheads.core.store
+    from manyheads.engines.workbench import Workbench
+    from manyheads.run.loop import Loop
+
+    owner, name, when = {
+        "training": (Workbench, "train", "after"),
+        "evaluation": (Workbench, "evaluate", "after"),
+        "merge": (Loop, "_merge", "after"),
+        "personal states, some written": (manyheads.core.store.PersonalStore, "write", "after"),
+        "personal state, half written": (os, "pwrite", "half"),
+        "history": (manyheads.core.history.History, "append", "after"),
+        "checkpoint not yet begun": (manyheads.core.checkpoint, "save_file", "before"),
+        "checkpoint written, not in place": (manyheads.core.checkpoint, "save_file", "after"),
+        "checkpoint half written": (manyheads.core.checkpoint, "save_file", "half"),
+        "checkpoint in place, old one still there": (Path, "replace", "after"),
+        "old checkpoint being removed": (Path, "unlink", "before"),
+        "start": (manyheads.core.history.History, "rewrite", "before"),
+    }[where]
+    real = getattr(owner, name)
+    calls = 0
+
+    def wrapped(*args, **kwargs):
+        nonlocal calls
+        calls += 1
+        if calls < call:
+            return real(*args, **kwargs)
+        if when == "half" and name == "pwrite":
+            real(args[0], args[1][: len(args[1]) // 2], args[2])
+        elif when == "half":
+            real(*args, **kwargs)
+            os.truncate(args[1], os.path.getsize(args[1]) // 2)  # noqa: PTH202
+        elif when == "after":
+            real(*args, **kwargs)
+        die()
+
+    setattr(owner, name, wrapped)
+
+
+PLACES = [
+    ("training", 6),
+    ("personal state, half written", 9),
+    ("evaluation", 5),
+    ("checkpoint half written", 3),
+    ("checkpoint written, not in place", 2),
+    ("start", 1),
+    ("merge", 4),
+    ("history", 3),
+    ("checkpoint in place, old one still there", 4),
+    ("personal states, some written", 3),
+    ("old checkpoint being removed", 5),
+    ("checkpoint not yet begun", 4),
+]
+
+
+def child(arguments: list[str], log: str, where: str | None, call: int) -> None:
+    torch.set_num_threads(1)
+    sys.stdout, sys.stderr = open(log, "w"), open(log + ".err", "w")  # noqa: SIM115
+    if where:
+        killer(where, call)
+    main(arguments)
+
+
+def run_child(out: Path, log: Path, where: str | None = None, call: int = 0, after: float | None = None) -> int:
+    """Run the command line in a process of its own; its exit code, or minus the signal that ended it."""
+    arguments = [*RUN, "--rounds", str(ROUNDS), "--out", str(out), "--resume", "--json"]
+    process = multiprocessing.get_context("fork").Process(target=child, args=(arguments, str(log), where, call))
+    process.start()
+    process.join(after)
+    if process.is_alive():
+        process.kill()
+        process.join()
+    return process.exitcode
+
+
+def without_seconds(out: Path) -> list[dict]:
+    records = [json.loads(line) for line in (out / "history.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in r.items() if k != "seconds"} for r in records]
+
+
+def test_killed_in_every_phase_and_resumed(tmp_path):
+    log = tmp_path / "log"
+    assert run_child(tmp_path / "whole", log) == 0
+    whole = json.loads(log.read_text())
+    for where, call in PLACES:
+        code = run_child(tmp_path / "cut", log, where, call)
+        assert code == -signal.SIGKILL, (where, (tmp_path / "log.err").read_text())
+    rng = np.random.default_rng(0)
+    for _ in range(6):
+        assert run_child(tmp_path / "cut", log, after=rng.uniform(0.05, 0.5)) in (-signal.SIGKILL, 0)
+    assert run_child(tmp_path / "cut", log) == 0
+    cut = json.loads(log.read_text())
+    assert cut["checksum"] == whole["checksum"]
+    assert cut["accuracy"] == whole["accuracy"]
+    assert without_seconds(tmp_path / "cut") == without_seconds(tmp_path / "whole")
+    assert load(tmp_path / "cut").checksum == whole["checksum"]
+
+
+def processes_mentioning(text: str) -> list[int]:
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if text.encode() in entry.read_bytes() and int(entry.parent.name) != os.getpid():
+                found.append(int(entry.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for the workers in /proc")
+def test_killed_with_its_workers_running(tmp_path):
+    """The real command with two workers: kill -9 ends them too, and the resumed run matches one worker's."""
+    log, out = tmp_path / "log", tmp_path / "cut"
+    assert run_child(tmp_path / "whole", log) == 0
+    whole = json.loads(log.read_text())
+    arguments = [*RUN, "--rounds", str(ROUNDS), "--out", str(out), "--resume", "--json", "--workers", "2"]
+    command = [sys.executable, "-c", "from manyheads.cli import main; main()", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        while process.poll() is None and not ((out / "history.jsonl").exists() and len(without_seconds(out)) >= 5):
+            time.sleep(0.02)
+        process.kill()
+    assert process.returncode == -signal.SIGKILL
+    for _ in range(100):
+        if not processes_mentioning(str(out)):
+            break
+        time.sleep(0.1)
+    assert not processes_mentioning(str(out))
+    finished = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(finished.stdout)["checksum"] == whole["checksum"]
