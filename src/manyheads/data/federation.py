@@ -35,7 +35,7 @@ class Samples:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    @property
+    @cached_property
     def sizes(self) -> np.ndarray:
         return np.diff(self.offsets)
 
