@@ -1,9 +1,25 @@
 """manyheads: personalized federated learning. One shared body, many personal heads."""
 
-from manyheads.algorithms import DSGD, FedAvg, FedRep, Local
-from manyheads.core.contract import Algorithm, Cohort, Round, Update, Uploads, register
+from manyheads.algorithms import (
+    APFL,
+    DSGD,
+    L2GD,
+    Ditto,
+    FedAvg,
+    FedMTL,
+    FedPer,
+    FedProx,
+    FedRep,
+    FedRepLinear,
+    LGFedAvg,
+    Local,
+    LocalSGD,
+    PerFedAvg,
+    Scaffold,
+)
+from manyheads.core.contract import Algorithm, Batch, Cohort, Round, Update, Uploads, register
 from manyheads.core.errors import UserError
-from manyheads.core.optim import SGD
+from manyheads.core.optim import SGD, FineTune
 from manyheads.core.settings import settings
 from manyheads.core.trees import Params, State, Tree
 from manyheads.data import Federation
@@ -14,20 +30,33 @@ from manyheads.run import Evaluate, Run, load, simulate
 __version__ = "0.1.0"
 
 __all__ = [
+    "APFL",
     "DSGD",
+    "L2GD",
     "SGD",
     "Algorithm",
+    "Batch",
     "Cohort",
+    "Ditto",
     "Engine",
     "Evaluate",
     "FedAvg",
+    "FedMTL",
+    "FedPer",
+    "FedProx",
     "FedRep",
+    "FedRepLinear",
     "Federation",
+    "FineTune",
+    "LGFedAvg",
     "Local",
+    "LocalSGD",
     "Model",
     "Params",
+    "PerFedAvg",
     "Round",
     "Run",
+    "Scaffold",
     "State",
     "Tree",
     "Update",

@@ -27,7 +27,7 @@ class Saboteur(Algorithm):
     bad_clients: tuple[int, ...] = (2, 5)
     since: int = 1
 
-    def init_server(self, params):
+    def init_server(self, params, population):
         return State(model=params.all)
 
     def local(self, cohort, server, client):

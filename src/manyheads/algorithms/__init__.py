@@ -1,8 +1,35 @@
 """The methods, one file each. Importing this package registers them."""
 
+from manyheads.algorithms.apfl import APFL
+from manyheads.algorithms.ditto import Ditto
 from manyheads.algorithms.dsgd import DSGD
 from manyheads.algorithms.fedavg import FedAvg
+from manyheads.algorithms.fedmtl import FedMTL
+from manyheads.algorithms.fedper import FedPer
+from manyheads.algorithms.fedprox import FedProx
 from manyheads.algorithms.fedrep import FedRep
+from manyheads.algorithms.fedrep_linear import FedRepLinear
+from manyheads.algorithms.l2gd import L2GD
+from manyheads.algorithms.lgfedavg import LGFedAvg
 from manyheads.algorithms.local import Local
+from manyheads.algorithms.local_sgd import LocalSGD
+from manyheads.algorithms.perfedavg import PerFedAvg
+from manyheads.algorithms.scaffold import Scaffold
 
-__all__ = ["DSGD", "FedAvg", "FedRep", "Local"]
+__all__ = [
+    "APFL",
+    "DSGD",
+    "L2GD",
+    "Ditto",
+    "FedAvg",
+    "FedMTL",
+    "FedPer",
+    "FedProx",
+    "FedRep",
+    "FedRepLinear",
+    "LGFedAvg",
+    "Local",
+    "LocalSGD",
+    "PerFedAvg",
+    "Scaffold",
+]

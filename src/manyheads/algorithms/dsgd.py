@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
-
-from pydantic import Field
+from typing import ClassVar
 
 from manyheads.core.contract import Algorithm, Cohort, ModelKind, Round, Update, Uploads, register
+from manyheads.core.fields import BatchSize, Rate
 from manyheads.core.settings import settings
 from manyheads.core.trees import Params, State, Tree
 
@@ -36,16 +35,14 @@ class DSGD(Algorithm):
     models: ClassVar[tuple[ModelKind, ...]] = ("global",)
     pooled: ClassVar[bool] = True
 
-    batch: Annotated[int, Field(ge=0)] = 10
-    """samples a gradient; 0: all the client has (D-GD)"""
-    lr: Annotated[float, Field(gt=0)] = 0.01
-    """step size, alpha"""
+    batch: BatchSize = 10
+    lr: Rate = 0.01
 
-    def init_server(self, params: Params) -> State:
+    def init_server(self, params: Params, population: int) -> State:
         return State(model=params.all)
 
     def local(self, cohort: Cohort, server: State, client: State) -> Update:
-        return Update(State(model=cohort.gradient(server.model, batch=self.batch)))
+        return Update(State(model=cohort.gradient(server.model, on=cohort.draw(self.batch))))
 
     def merge(self, server: State, uploads: Uploads, round: Round) -> State:
         return State(model=server.model - self.lr * uploads.mean().model)

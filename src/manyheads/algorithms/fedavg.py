@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
-
-from pydantic import Field
+from typing import ClassVar
 
 from manyheads.core.contract import Algorithm, Cohort, ModelKind, Update, register
+from manyheads.core.fields import BatchSize, Epochs, Steps
 from manyheads.core.optim import SGD
 from manyheads.core.settings import settings
 from manyheads.core.trees import Params, State, Tree
@@ -22,9 +21,9 @@ class FedAvg(Algorithm):
     ``w_i <- SGD(f_i, w)``, ``w <- sum_i p_i w_i``.
 
     >>> from manyheads import FedAvg, simulate
-    >>> from manyheads.data import Digits, Iid, federate
-    >>> federation = federate(Digits().pool(seed=0), Iid(), clients=5, seed=0)
-    >>> simulate(FedAvg(epochs=1), "mlp", federation, rounds=1).history[0]["round"]
+    >>> from manyheads.data import Classes, Digits, federate
+    >>> federation = federate(Digits().pool(seed=0), Classes(3), clients=5, seed=0)
+    >>> simulate(FedAvg(), "mlp", federation, rounds=1).rounds
     1
 
     Reference: McMahan et al., Communication-Efficient Learning of Deep Networks from Decentralized Data, AISTATS 2017;
@@ -37,16 +36,12 @@ class FedAvg(Algorithm):
     stays: ClassVar[str] = "nothing"
     models: ClassVar[tuple[ModelKind, ...]] = ("global", "local")
 
-    epochs: Annotated[int, Field(ge=1)] = 1
-    """local epochs a round, E"""
-    steps: Annotated[int, Field(ge=0)] = 0
-    """local steps a round, tau; if not 0, instead of epochs"""
-    batch: Annotated[int, Field(ge=0)] = 10
-    """samples a step; 0: all the client has"""
+    epochs: Epochs = 1
+    steps: Steps = 0
+    batch: BatchSize = 10
     sgd: SGD = SGD()
-    """the local optimizer"""
 
-    def init_server(self, params: Params) -> State:
+    def init_server(self, params: Params, population: int) -> State:
         return State(model=params.all)
 
     def local(self, cohort: Cohort, server: State, client: State) -> Update:

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from manyheads.core.contract import Algorithm, Cohort, ModelKind, Update, register
+from manyheads.core.fields import BatchSize
 from manyheads.core.optim import SGD
 from manyheads.core.settings import settings
 from manyheads.core.trees import Params, State, Tree
@@ -45,12 +46,10 @@ class FedRep(Algorithm):
     """local epochs on the representation"""
     body_steps: Annotated[int, Field(ge=0)] = 0
     """local steps on the representation; if not 0, instead of epochs"""
-    batch: Annotated[int, Field(ge=0)] = 10
-    """samples a step; 0: all the client has"""
+    batch: BatchSize = 10
     sgd: SGD = SGD()
-    """the local optimizer, of both"""
 
-    def init_server(self, params: Params) -> State:
+    def init_server(self, params: Params, population: int) -> State:
         return State(body=params.body)
 
     def init_client(self, params: Params) -> State:

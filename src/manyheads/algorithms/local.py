@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
-
-from pydantic import Field
+from typing import ClassVar
 
 from manyheads.core.contract import Algorithm, Cohort, ModelKind, Round, Update, Uploads, register
+from manyheads.core.fields import BatchSize, Epochs, Steps
 from manyheads.core.optim import SGD
 from manyheads.core.settings import settings
 from manyheads.core.trees import Params, State, Tree
@@ -36,18 +35,16 @@ class Local(Algorithm):
     travels: ClassVar[str] = "nothing"
     stays: ClassVar[str] = "the whole model"
     models: ClassVar[tuple[ModelKind, ...]] = ("personal", "local")
-    everyone: ClassVar[bool] = True
 
-    epochs: Annotated[int, Field(ge=1)] = 1
-    """epochs a round"""
-    steps: Annotated[int, Field(ge=0)] = 0
-    """steps a round; if not 0, instead of epochs"""
-    batch: Annotated[int, Field(ge=0)] = 10
-    """samples a step; 0: all the client has"""
+    epochs: Epochs = 1
+    steps: Steps = 0
+    batch: BatchSize = 10
     sgd: SGD = SGD()
-    """the optimizer"""
 
-    def init_server(self, params: Params) -> State:
+    def everyone(self, round: int) -> bool:
+        return True
+
+    def init_server(self, params: Params, population: int) -> State:
         return State()
 
     def init_client(self, params: Params) -> State:

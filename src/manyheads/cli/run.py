@@ -17,6 +17,7 @@ from manyheads.cli.progress import progress
 from manyheads.core.checkpoint import rounds_on_disk
 from manyheads.core.contract import REGISTRY
 from manyheads.core.errors import UserError
+from manyheads.core.optim import FineTune
 from manyheads.core.settings import build
 from manyheads.data import SOURCES
 from manyheads.models import MODELS
@@ -31,6 +32,7 @@ _SPELLED: dict[tuple[str, ...], str] = {
     ("engine", "mode"): "--engine",
     ("engine", "workers"): "--workers",
     ("engine", "device"): "--device",
+    ("finetune", "scope"): "--finetune",
 }
 _CHOSEN = {"data": SOURCES, "model": MODELS, "algorithm": REGISTRY}
 BENEATH = {"engine": {"workers": "0"}}
@@ -42,7 +44,7 @@ def run_flags(arguments: Sequence[str]) -> list[Flag]:
     flags = []
     for flag in flags_of(Config, "Run", names=_SPELLED):
         chosen = flag.path[0] in _CHOSEN
-        panel = {"evaluate": "Evaluation", "engine": "Engine"}.get(flag.path[0], "Run")
+        panel = {"evaluate": "Evaluation", "engine": "Engine", "finetune": "Fine-tuning"}.get(flag.path[0], "Run")
         flags.append(flag._replace(path=(*flag.path, "name"), panel="Choice") if chosen else flag._replace(panel=panel))
     config = next((read_toml(Path(a)) for a in arguments if a.endswith(".toml") and Path(a).is_file()), {})
     for kind, known in _CHOSEN.items():
@@ -79,6 +81,8 @@ def run(
     """
     errors = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
     table = merged(BENEATH, read_toml(config)) if config else BENEATH
+    if "scope" in flags.get("finetune", {}):  # --finetune head:10
+        flags["finetune"] |= FineTune.parse(flags["finetune"]["scope"])
     if resume:
         table = _resumed(out, table, config is not None or bool(flags), errors)
     settings = build(Config, merged(table, flags), where="config")
@@ -115,6 +119,9 @@ def _show(result: Run) -> None:
     table = Table(show_header=False, box=None)
     score = "accuracy" if facts["accuracy"] is not None else "loss"
     table.add_row(score, f"[bold]{facts[score]:.4f}[/bold]  ({facts['protocol']})")
+    for final in facts["final"]:
+        if final[score] is not None:
+            table.add_row("", f"[bold]{final[score]:.4f}[/bold]  ({final['protocol']})")
     table.add_row("rounds", f"{facts['rounds']} in {facts['seconds']:.1f} s")
     table.add_row("sent", f"{facts['bytes_up'] / 1e6:.2f} MB up, {facts['bytes_down'] / 1e6:.2f} MB down")
     if facts["dropped_uploads"]:

@@ -7,7 +7,7 @@ dimension (of one, at a real site).
 
 One round, for whoever runs it::
 
-    download = algorithm.download(server, round)                          # travels to the cohort
+    download = algorithm.download(server, round)                          # travels to the cohort (and download_each)
     update   = algorithm.local(cohort, download, client)                  # at the clients
     uploads  = those of update.upload that match algorithm.expects(...)   # travel to the server, checked
     server   = algorithm.merge(server, uploads, round)                    # at the server
@@ -15,7 +15,7 @@ One round, for whoever runs it::
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple, Protocol, TypeVar
 
@@ -23,15 +23,18 @@ import torch
 from torch import Tensor
 
 from manyheads.core.errors import UserError, one_of
-from manyheads.core.optim import SGD
+from manyheads.core.optim import SGD, FineTune, TorchOptimizer
+from manyheads.core.randomness import Purpose, generator
 from manyheads.core.trees import Params, State, Tree
 
 __all__ = [
     "REGISTRY",
     "Algorithm",
+    "Batch",
     "Cohort",
     "ModelKind",
     "Round",
+    "Step",
     "Update",
     "Uploads",
     "algorithm_named",
@@ -55,6 +58,14 @@ class Round:
     cohort: int
     """clients in this round, the papers' rn or |S|"""
 
+    def uniform(self, later: int = 0) -> float:
+        """A number in [0, 1) that server and clients draw alike; ``later`` tells that of a coming or past round."""
+        return float(generator(self.seed, Purpose.COIN, self.index + later).random())
+
+    def coin(self, probability: float, later: int = 0) -> bool:
+        """A coin that server and clients throw alike."""
+        return self.uniform(later) < probability
+
 
 class Cohort(Protocol):
     """A group of clients in one round, as an algorithm sees it. Results carry a leading client dimension [C]."""
@@ -66,17 +77,75 @@ class Cohort(Protocol):
     def samples(self) -> Tensor:
         """Training samples of each client, [C]."""
 
+    def each(self, tree: Tree) -> Tree:
+        """A copy of ``tree`` for every client, [C, ...]."""
+
     def sgd(
-        self, part: Tree, *, opt: SGD, batch: int, epochs: int = 0, steps: int = 0, given: Tree | None = None
+        self,
+        part: Tree,
+        *,
+        opt: SGD | TorchOptimizer,
+        batch: int,
+        epochs: int = 0,
+        steps: int = 0,
+        given: Tree | None = None,
+        prox: tuple[float | Tensor, Tree] | None = None,
+        correction: Tree | None = None,
     ) -> Tree:
         """Train ``part`` of the model on each client's data, the rest of the model (``given``) staying as it is.
 
         ``epochs`` passes over the client's data, or ``steps`` steps if that is not 0, with batches of ``batch``
-        samples (0: all of them). ``part`` and ``given`` may be shared by the clients or carry the client dimension.
+        samples (0: all of them). ``prox=(mu, anchor)`` adds ``mu (w - anchor)`` to every gradient, ``correction`` adds
+        itself. All trees may be shared by the clients or carry the client dimension; ``mu`` too.
         """
 
-    def gradient(self, params: Tree, *, batch: int) -> Tree:
-        """The gradient of each client's loss at ``params``, on one batch."""
+    def steps(self, *, batch: int, epochs: int = 0, steps: int = 0) -> Tensor:
+        """How many local steps each client makes of such an amount of work, [C]."""
+
+    def scan(
+        self,
+        step: Step,
+        state: State,
+        *,
+        batches: tuple[int, ...],
+        epochs: int = 0,
+        steps: int = 0,
+        independent: bool = True,
+    ) -> State:
+        """Local steps of another kind than :meth:`sgd`: ``state = step(state, *batches)``, again and again.
+
+        Each step gets one batch of each of the sizes in ``batches``, for :meth:`gradient` and :meth:`hvp`: drawn afresh
+        from all samples, or in shuffled passes over them if not ``independent``. All of ``state`` carries the client dimension, and what differs between clients must be in it: the
+        step may be called for some of the clients only. The first of ``batches`` measures an epoch.
+        """
+
+    def draw(self, batch: int) -> Batch:
+        """One batch of each client's samples (0: all of them)."""
+
+    def gradient(self, params: Tree, on: Batch) -> Tree:
+        """The gradient of each client's loss at ``params``, on a batch."""
+
+    def hvp(self, params: Tree, vector: Tree, on: Batch) -> Tree:
+        """The Hessian of each client's loss at ``params`` times ``vector``, on a batch. The Hessian is never formed."""
+
+
+class Batch(Protocol):
+    """Some of each client's training samples."""
+
+    @property
+    def x(self) -> Tensor:
+        """Inputs, [C, B, ...]."""
+
+    @property
+    def y(self) -> Tensor:
+        """Labels, [C, B] or [C, B, targets]."""
+
+    @property
+    def weight(self) -> Tensor:
+        """Weight of each sample in its client's mean loss, [C, B]; 0 where a client has no more samples."""
+
+
+Step = Callable[..., State]
 
 
 class Update(NamedTuple):
@@ -114,29 +183,39 @@ class Algorithm:
     """how the paper weighs the clients' uploads"""
     models: ClassVar[tuple[ModelKind, ...]]
     """models it can be evaluated by, the one that the paper's results are about first"""
-    everyone: ClassVar[bool] = False
-    """nothing travels, so every client trains in every round whatever the participation"""
     pooled: ClassVar[bool] = False
     """the upload is linear in the client's loss, so the weighted mean over clients is one gradient of the pooled loss"""
 
-    def init_server(self, params: Params) -> State:
-        """The server's state before the first round."""
+    def everyone(self, round: int) -> bool:
+        """Whether all clients take part in that round, whatever the participation."""
+        return False
+
+    def init_server(self, params: Params, population: int) -> State:
+        """The server's state before the first round of a federation of ``population`` clients."""
         raise NotImplementedError
 
     def init_client(self, params: Params) -> State:
         """What a client holds before its first round."""
         return State()
 
+    def newcomer(self, params: Params, server: State) -> State:
+        """What a client holds that was never part of the training."""
+        return self.init_client(params)
+
     def download(self, server: State, round: Round) -> State:
-        """What travels to each client of the cohort."""
+        """What travels to every client of the cohort, the same for all."""
         return server
+
+    def download_each(self, server: State, clients: Sequence[int], round: Round) -> State:
+        """What travels to each of these clients for itself, with a leading client dimension."""
+        return State()
 
     def expects(self, server: State, round: Round) -> State:
         """The form of what each client must send back; uploads of another form are dropped."""
         return server
 
     def local(self, cohort: Cohort, server: State, client: State) -> Update:
-        """Local training of a cohort, from what was downloaded and what its clients keep."""
+        """Local training of a cohort, from what was downloaded (both kinds) and what its clients keep."""
         raise NotImplementedError
 
     def merge(self, server: State, uploads: Uploads, round: Round) -> State:
@@ -150,6 +229,10 @@ class Algorithm:
     def personal_model(self, server: State, client: State) -> Tree | None:
         """The model a client predicts with, if the method gives each its own."""
         return None
+
+    def adaptation(self) -> FineTune:
+        """What a client does to its personal model at test time, if the method says so."""
+        return FineTune()
 
 
 REGISTRY: dict[str, type[Algorithm]] = {}

@@ -1,14 +1,15 @@
-"""Local optimizers, as settings. The engine carries them out."""
+"""Local optimizers and fine-tuning, as settings. The engine carries them out."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
+from manyheads.core.errors import UserError
 from manyheads.core.settings import settings
 
-__all__ = ["SGD"]
+__all__ = ["SGD", "FineTune", "TorchOptimizer"]
 
 
 @settings
@@ -24,3 +25,65 @@ class SGD:
     """momentum within one local update"""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     """pull of the weights to zero; biases are left alone"""
+
+
+@settings
+class TorchOptimizer:
+    """Another optimizer of ``torch.optim``, with its own defaults but for these."""
+
+    name: Literal["adam", "adamw", "rmsprop", "adagrad"] = "adam"
+    """which"""
+    lr: Annotated[float, Field(gt=0)] = 0.001
+    """step size"""
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    """pull of the weights to zero"""
+
+
+@settings
+class FineTune:
+    """Fine-tuning of a trained model on a client's own training samples, before it is evaluated."""
+
+    scope: Literal["none", "head", "all"] = "none"
+    """what is tuned: the head, or the whole model"""
+    epochs: Annotated[int, Field(ge=0)] = 10
+    """passes over the client's samples"""
+    steps: Annotated[int, Field(ge=0)] = 0
+    """steps; if not 0, instead of epochs"""
+    batch: Annotated[int, Field(ge=0)] = 10
+    """samples a step; 0: all the client has"""
+    optimizer: Literal["sgd", "adam", "adamw", "rmsprop", "adagrad"] = "sgd"
+    """the optimizer"""
+    lr: Annotated[float, Field(gt=0)] = 0.01
+    """step size"""
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.5
+    """momentum, of sgd"""
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    """pull of the weights to zero"""
+
+    @property
+    def opt(self) -> SGD | TorchOptimizer:
+        if self.optimizer == "sgd":
+            return SGD(lr=self.lr, momentum=self.momentum, weight_decay=self.weight_decay)
+        return TorchOptimizer(name=self.optimizer, lr=self.lr, weight_decay=self.weight_decay)
+
+    def describe(self) -> str:
+        """In words."""
+        amount = f"{self.steps} steps" if self.steps else f"{self.epochs} epochs"
+        return f"after fine-tuning {'the head' if self.scope == 'head' else 'the whole model'} for {amount}"
+
+    @staticmethod
+    def parse(text: str) -> dict[str, str]:
+        """Settings from ``head:10`` (epochs) or ``all:1step``.
+
+        >>> FineTune.parse("all:1step")
+        {'scope': 'all', 'steps': '1'}
+        """
+        scope, _, amount = text.partition(":")
+        count = amount.removesuffix("steps").removesuffix("step")
+        if scope not in ("none", "head", "all") or (amount and not count.isdigit()):
+            raise UserError(
+                "cannot read", where="finetune", given=text, allowed="head:EPOCHS, all:EPOCHS, head:STEPSsteps, none"
+            )
+        if not amount:
+            return {"scope": scope}
+        return {"scope": scope, "steps" if "step" in amount else "epochs": count}

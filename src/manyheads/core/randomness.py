@@ -29,6 +29,7 @@ class Purpose(IntEnum):
     BATCHES = 6
     NOISE = 7
     COIN = 8
+    FINETUNE = 9
 
 
 def generator(seed: int, purpose: Purpose, *address: int) -> np.random.Generator:
@@ -50,12 +51,19 @@ def torch_seeded(seed: int, purpose: Purpose, *address: int) -> Iterator[None]:
 
 
 def batch_plan(
-    rng: np.random.Generator, samples: int, *, batch: int, epochs: int = 0, steps: int = 0
+    rng: np.random.Generator,
+    samples: int,
+    *,
+    batch: int,
+    epochs: int = 0,
+    steps: int = 0,
+    independent: bool = False,
 ) -> list[np.ndarray]:
     """Which samples each local step uses: shuffled passes over the data, cut into batches.
 
     ``epochs`` full passes, or exactly ``steps`` steps taken from as many passes as they need. The last batch of a pass
-    may be smaller. ``batch`` 0 means all samples in every step.
+    may be smaller. ``batch`` 0 means all samples in every step. ``independent`` draws every batch afresh from all samples
+    instead, as the papers' analyses assume.
 
     >>> [len(b) for b in batch_plan(np.random.default_rng(0), 5, batch=2, epochs=1)]
     [2, 2, 1]
@@ -63,6 +71,8 @@ def batch_plan(
     if batch <= 0 or batch >= samples:
         return [np.arange(samples)] * (steps or epochs)
     per_pass = -(-samples // batch)
+    if independent:
+        return [rng.choice(samples, batch, replace=False) for _ in range(steps or epochs * per_pass)]
     passes = -(-steps // per_pass) if steps else epochs
     plan = []
     for _ in range(passes):

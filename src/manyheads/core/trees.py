@@ -78,6 +78,15 @@ class Tree(Mapping[str, Tensor]):
     def clone(self) -> Tree:
         return self.map(torch.clone)
 
+    def dot(self, other: Tree) -> Tensor:
+        """Inner product of each client's values, [C]."""
+        return torch.stack([(v * other[k]).flatten(1).sum(dim=1) for k, v in self.items()]).sum(dim=0)
+
+    def last_layers(self, count: int) -> Tree:
+        """The parameters of the last ``count`` layers: names that differ in their last part only are one layer."""
+        layers = list(dict.fromkeys(k.rpartition(".")[0] for k in self))
+        return Tree({k: v for k, v in self.items() if k.rpartition(".")[0] in layers[-count:]})
+
     def to(self, device: torch.device | str) -> Tree:
         return self.map(lambda v: v.to(device))
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
@@ -17,71 +16,31 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manyheads.core.contract import Round
-from manyheads.core.optim import SGD
+from manyheads.core.contract import Batch, Round, Step
+from manyheads.core.optim import SGD, FineTune, TorchOptimizer
 from manyheads.core.randomness import Purpose, batch_plan, generator, torch_seeded
-from manyheads.core.trees import Tree
-from manyheads.data import Samples
+from manyheads.core.trees import State, Tree
+from manyheads.engines.client_data import ClientBatch, ClientData, pad_rows
+from manyheads.engines.descent import Descent, TorchDescent
 from manyheads.models import Model, Net, losses
 
-__all__ = ["STACK_BELOW", "ClientData", "LocalCohort", "Mode"]
+__all__ = ["STACK_BELOW", "LocalCohort", "Mode", "fine_tuned"]
 
 Mode = Literal["auto", "loop", "stacked"]
+Prox = tuple[float | Tensor, Tree]
+Plan = list[np.ndarray]
+"""the rows of each local step of one client"""
 STACK_BELOW = 110_000
 """trained parameters a client up to which stacking the clients pays on a CPU"""
 SLICE = 1024
 """samples in one forward pass without gradient"""
 
 
-@dataclass(frozen=True)
-class ClientData:
-    """Samples of a few clients as tensors on the device, client after client."""
-
-    x: Tensor
-    y: Tensor
-    offsets: np.ndarray
-    task: Literal["classification", "regression"]
-
-    @classmethod
-    def of(cls, samples: Samples, task: Literal["classification", "regression"], like: Tensor) -> ClientData:
-        x, y = torch.from_numpy(np.array(samples.x)), torch.from_numpy(np.array(samples.y))
-        x = x.to(like.device, like.dtype if x.is_floating_point() else None)
-        return cls(x, y.to(like.device, torch.int64 if task == "classification" else like.dtype), samples.offsets, task)
-
-    @property
-    def sizes(self) -> np.ndarray:
-        return np.diff(self.offsets)
-
-
-class Descent:
-    """SGD with momentum on tensors that are its own to change."""
-
-    def __init__(self, opt: SGD, params: dict[str, Tensor]) -> None:
-        self.opt = opt
-        self.params = list(params.values())
-        self.decay = [opt.weight_decay * (not name.endswith("bias")) for name in params]
-        self.velocity = [torch.zeros_like(p) for p in self.params] if opt.momentum else []
-
-    def narrow(self, clients: int) -> None:
-        """From here on, only the first ``clients`` clients move."""
-        self.params = [p[:clients] for p in self.params]
-        self.velocity = [v[:clients] for v in self.velocity]
-
-    @torch.no_grad()
-    def step(self, grads: tuple[Tensor, ...] | list[Tensor]) -> None:
-        if self.opt.weight_decay:
-            grads = [g + d * p if d else g for g, d, p in zip(grads, self.decay, self.params, strict=True)]
-        if self.velocity:
-            torch._foreach_mul_(self.velocity, self.opt.momentum)
-            torch._foreach_add_(self.velocity, grads)
-            grads = self.velocity
-        torch._foreach_add_(self.params, grads, alpha=-self.opt.lr)
-
-
 class LocalCohort:
     """Clients of one round on this machine; implements :class:`manyheads.core.contract.Cohort`.
 
     With ``pooled`` weights, all of them together act as one client whose loss is the weighted mean of theirs.
+    ``purpose`` keeps the draws of training and those of fine-tuning apart.
     """
 
     def __init__(
@@ -92,12 +51,13 @@ class LocalCohort:
         round: Round,
         mode: Mode = "auto",
         pooled: Tensor | None = None,
+        purpose: Purpose = Purpose.BATCHES,
     ) -> None:
         self.model, self.data, self.clients, self.mode, self.pooled = model, data, list(clients), mode, pooled
-        self._round = round
+        self._round, self._purpose = round, purpose
         self._template = model.params.all
         self._phase = -1
-        self._loss = torch.zeros(len(self.clients), device=data.x.device)
+        self._loss = torch.zeros(len(self.clients), device=data.x.device, dtype=data.dtype)
         self._loss_steps = np.zeros(len(self.clients))
 
     @property
@@ -106,55 +66,167 @@ class LocalCohort:
 
     @property
     def samples(self) -> Tensor:
-        return torch.from_numpy(self.data.sizes)
+        return torch.from_numpy(self.data.sizes).to(self.data.x.device)
 
     @property
     def train_loss(self) -> np.ndarray:
         """Mean loss of each client over the batches it trained on."""
         return self._loss.double().cpu().numpy() / np.maximum(self._loss_steps, 1)
 
+    def each(self, tree: Tree) -> Tree:
+        count = len(self.clients)
+        own = {k: v.expand(count, *v.shape) if self._is_shared(k, v) else v for k, v in tree.items()}
+        return Tree(own).clone()
+
+    # -- local training -----------------------------------------------------------------------------------------------
+
     def sgd(
-        self, part: Tree, *, opt: SGD, batch: int, epochs: int = 0, steps: int = 0, given: Tree | None = None
+        self,
+        part: Tree,
+        *,
+        opt: SGD | TorchOptimizer,
+        batch: int,
+        epochs: int = 0,
+        steps: int = 0,
+        given: Tree | None = None,
+        prox: Prox | None = None,
+        correction: Tree | None = None,
     ) -> Tree:
         if not part or not (epochs or steps):  # nothing to do draws nothing
-            return self._each(part)
+            return self.each(part)
         plans = self._plans(batch, epochs, steps)
         net, x, rest = self.model.net, self.data.x, given or Tree()
         if self._features_last(part, plans):
             assert self.model.head_net is not None
             net, x, rest = self.model.head_net, self._features(rest), Tree()
-        train = self._train_stacked if self._stacks(part) else self._train_looped
-        return train(net, x, part, rest, plans, opt)
+        if isinstance(opt, SGD) and self._stacks(part):
+            return self._sgd_stacked(net, x, part, rest, plans, opt, prox, correction)
+        return self._sgd_looped(net, x, part, rest, plans, opt, prox, correction)
 
-    def gradient(self, params: Tree, *, batch: int) -> Tree:
+    def steps(self, *, batch: int, epochs: int = 0, steps: int = 0) -> Tensor:
+        per_epoch = [-(-int(n) // batch) if 0 < batch < n else 1 for n in self.data.sizes]
+        return torch.tensor([steps or epochs * e for e in per_epoch], device=self.data.x.device)
+
+    @torch.no_grad()
+    def scan(
+        self,
+        step: Step,
+        state: State,
+        *,
+        batches: tuple[int, ...],
+        epochs: int = 0,
+        steps: int = 0,
+        independent: bool = True,
+    ) -> State:
+        counts = self.steps(batch=batches[0], epochs=epochs, steps=steps).cpu().numpy()
+        self._phase += 1
+        streams = [
+            [
+                batch_plan(self._generator(c, *address), int(n), batch=size, steps=int(t), independent=independent)
+                for c, n, t in zip(self.clients, self.data.sizes, counts, strict=True)
+            ]
+            for address, size in zip([(), *((i,) for i in range(1, len(batches)))], batches, strict=True)
+        ]
+        if self._stacks(self._template):
+            return self._scan(step, state, streams, counts, np.arange(len(counts)))
+        alone = []
+        for client in range(len(counts)):
+            with self._noise(client):
+                own = state.map(lambda v: v[client : client + 1])  # noqa: B023 (used at once)
+                alone.append(self._scan(step, own, streams, counts, np.array([client])))
+        return state.unflat({k: torch.cat([s.flat[k] for s in alone]) for k in state.flat})
+
+    def _scan(
+        self, step: Step, state: State, streams: list[list[Plan]], counts: np.ndarray, members: np.ndarray
+    ) -> State:
+        """The steps of some clients together; those that have finished leave the stack."""
+        order = np.argsort(-counts[members], kind="stable")
+        members = members[order]
+        state = state.map(lambda v: v[torch.from_numpy(order).to(v.device)])
+        finished = []
+        for time in range(int(counts[members[0]])):
+            active = int((counts[members] > time).sum())
+            if active < len(members):
+                finished.append(state.map(lambda v: v[active:]))  # noqa: B023 (used at once)
+                state, members = state.map(lambda v: v[:active]), members[:active]  # noqa: B023
+            drawn = [ClientBatch.of(self.data, [plans[m][time] for m in members], members) for plans in streams]
+            state = step(state, *drawn)
+        parts = [s.flat for s in (state, *reversed(finished))]
+        back = torch.from_numpy(np.argsort(order))
+        return state.unflat({k: torch.cat([p[k] for p in parts])[back.to(parts[0][k].device)] for k in parts[0]})
+
+    # -- gradients ----------------------------------------------------------------------------------------------------
+
+    def draw(self, batch: int) -> ClientBatch:
         plans = self._plans(batch, 0, 1)
-        batches: list[tuple[np.ndarray, np.ndarray | None]]
+        drawn = ClientBatch.of(self.data, [plan[0] for plan in plans], np.arange(len(plans)))
         if self.pooled is None:
-            batches = [(self.data.offsets[c] + plan[0], None) for c, plan in enumerate(plans)]
+            return drawn
+        share = (self.pooled / self.pooled.sum()).to(drawn.weight)
+        weight = drawn.weight * share[:, None]
+        real = weight > 0
+        return ClientBatch(self.data, drawn.rows[real][None], weight[real][None], np.zeros(1, int))
+
+    def gradient(self, params: Tree, on: Batch) -> Tree:
+        grads, _ = self._differentiate(params, on, None)
+        return grads
+
+    def hvp(self, params: Tree, vector: Tree, on: Batch) -> Tree:
+        _, product = self._differentiate(params, on, vector)
+        assert product is not None
+        return product
+
+    @torch.enable_grad()
+    def _differentiate(self, params: Tree, on: Batch, vector: Tree | None) -> tuple[Tree, Tree | None]:
+        """Gradient and, given a vector, Hessian-vector product, of some clients at once or of one after another."""
+        assert isinstance(on, ClientBatch)
+        if len(on) > 1 and not self._stacks(params):
+            pairs = [self._differentiate(*self._one(i, params, on, vector)) for i in range(len(on))]
+            joined = [None if p[0] is None else _cat([t for t in p if t is not None]) for p in zip(*pairs, strict=True)]
+            return joined[0] or Tree(), joined[1]
+        x, y, count = on.x, on.y, len(on)
+        if count > 1:
+            leaves = {k: v.expand(count, *v.shape) if self._is_shared(k, v) else v for k, v in params.items()}
+            leaves = {k: v.detach().requires_grad_() for k, v in leaves.items()}
+            out = self.model.net.stacked(leaves, x).flatten(0, 1)
         else:
-            share = (self.pooled / self.pooled.sum()).tolist()
-            weights = np.concatenate([np.full(len(p[0]), s / len(p[0])) for p, s in zip(plans, share, strict=True)])
-            batches = [(np.concatenate([o + p[0] for o, p in zip(self.data.offsets, plans, strict=False)]), weights)]
-        grads = []
-        for client, (rows, weight) in enumerate(batches):
-            leaves = self.model.net.bind(self._of_client(params, client), train=params)
-            loss = self._batch_loss(self.model.net, self.data.x, torch.from_numpy(rows), weight)
-            grads.append(torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True))
-            self._loss[client] += loss.detach()
-            self._loss_steps[client] += 1
-        return Tree({name: torch.stack(g) for name, g in zip(leaves, zip(*grads, strict=True), strict=True)})
+            own = {k: v if self._is_shared(k, v) else v[0] for k, v in params.items()}
+            leaves = self.model.net.bind(own, train=params)
+            out = self.model.net(x[0])
+        loss = (losses(self.data.task, out, y.flatten(0, 1)).view(on.rows.shape) * on.weight).sum(dim=1)
+        self._loss[on.members] += loss.detach()
+        self._loss_steps[on.members] += 1
+        wrt = list(leaves.values())
+        grads = torch.autograd.grad(loss.sum(), wrt, create_graph=vector is not None, materialize_grads=True)
+        product = None
+        if vector is not None:
+            along = [vector[k].reshape(leaf.shape) for k, leaf in leaves.items()]
+            found = torch.autograd.grad(grads, wrt, along, materialize_grads=True)
+            product = Tree({k: g.reshape(count, *self._template[k].shape) for k, g in zip(leaves, found, strict=True)})
+        first = {k: g.detach().reshape(count, *self._template[k].shape) for k, g in zip(leaves, grads, strict=True)}
+        return Tree(first), product
+
+    def _one(
+        self, index: int, params: Tree, on: ClientBatch, vector: Tree | None
+    ) -> tuple[Tree, ClientBatch, Tree | None]:
+        real = on.weight[index] > 0
+        batch = ClientBatch(
+            self.data, on.rows[index][real][None], on.weight[index][real][None], on.members[index : index + 1]
+        )
+        own = Tree({k: v if self._is_shared(k, v) else v[index] for k, v in params.items()})
+        return own, batch, None if vector is None else vector.map(lambda v: v[index : index + 1])
 
     # -- which samples ------------------------------------------------------------------------------------------------
 
-    def _plans(self, batch: int, epochs: int, steps: int) -> list[list[np.ndarray]]:
+    def _plans(self, batch: int, epochs: int, steps: int) -> list[Plan]:
         self._phase += 1
         return [
             batch_plan(self._generator(client), int(size), batch=batch, epochs=epochs, steps=steps)
             for client, size in zip(self.clients, self.data.sizes, strict=True)
         ]
 
-    def _generator(self, client: int) -> np.random.Generator:
-        return generator(self.round.seed, Purpose.BATCHES, self.round.index, client, self._phase)
+    def _generator(self, client: int, *more: int) -> np.random.Generator:
+        return generator(self.round.seed, self._purpose, self.round.index, client, self._phase, *more)
 
     def _noise(self, client: int) -> AbstractContextManager[None]:
         if not self.model.random:
@@ -170,7 +242,7 @@ class LocalCohort:
         small = size <= STACK_BELOW or self.data.x.device.type != "cpu"
         return self.mode == "stacked" or (small and len(self.clients) > 1)
 
-    def _features_last(self, part: Tree, plans: list[list[np.ndarray]]) -> bool:
+    def _features_last(self, part: Tree, plans: list[Plan]) -> bool:
         """Only the head is trained, on at least one pass: the frozen body's features are computed once."""
         visits = sum(len(rows) for plan in plans for rows in plan)
         head = self.model.head_net is not None and part.keys() == self.model.params.head.keys()
@@ -182,9 +254,8 @@ class LocalCohort:
         parts = []
         for client, (start, stop) in enumerate(groups):
             own = body if shared else self._of_client(body, client)
-            parts += [
-                self.model.features(own, self.data.x[i : min(i + SLICE, stop)]) for i in range(start, stop, SLICE)
-            ]
+            rows = [self.data.x[i : min(i + SLICE, stop)] for i in range(start, stop, SLICE)]
+            parts += [self.model.features(own, x) for x in rows]
         return torch.cat(parts)
 
     # -- values with and without the client dimension -----------------------------------------------------------------
@@ -192,49 +263,65 @@ class LocalCohort:
     def _is_shared(self, name: str, leaf: Tensor) -> bool:
         return leaf.ndim == self._template[name].ndim
 
-    def _each(self, tree: Tree) -> Tree:
-        """Every client's own copy."""
-        count = len(self.clients)
-        return Tree(
-            {k: v.expand(count, *v.shape).clone() if self._is_shared(k, v) else v.clone() for k, v in tree.items()}
-        )
-
     def _of_client(self, tree: Tree, client: int) -> Tree:
         return Tree({k: v if self._is_shared(k, v) else v[client] for k, v in tree.items()})
 
-    # -- training -----------------------------------------------------------------------------------------------------
+    # -- stochastic gradient descent ----------------------------------------------------------------------------------
 
-    def _batch_loss(self, net: Net, x: Tensor, rows: Tensor, weight: np.ndarray | None = None) -> Tensor:
-        each = losses(self.data.task, net(x[rows]), self.data.y[rows])
-        return each.mean() if weight is None else each @ torch.from_numpy(weight).to(each)
-
-    def _train_looped(
-        self, net: Net, x: Tensor, part: Tree, given: Tree, plans: list[list[np.ndarray]], opt: SGD
+    def _sgd_looped(
+        self,
+        net: Net,
+        x: Tensor,
+        part: Tree,
+        given: Tree,
+        plans: list[Plan],
+        opt: SGD | TorchOptimizer,
+        prox: Prox | None,
+        correction: Tree | None,
     ) -> Tree:
-        trained = self._each(part)
+        trained = self.each(part)
         for client, plan in enumerate(plans):
             own = Tree({k: v[client] for k, v in trained.items()})
             leaves = net.bind(own | self._of_client(given, client), train=part)
-            descent = Descent(opt, leaves)
+            descent: Descent | TorchDescent
+            if isinstance(opt, SGD):
+                pull = (_of(prox[0], client), self._of_client(prox[1], client)) if prox else None
+                shift = self._of_client(correction, client) if correction is not None else None
+                descent = Descent(opt, leaves, pull, shift)
+            else:
+                descent = TorchDescent(opt, leaves.values())
             start = int(self.data.offsets[client])
             with self._noise(client):
                 for rows in plan:
-                    loss = self._batch_loss(net, x, torch.from_numpy(rows + start))
+                    chosen = torch.from_numpy(rows + start)
+                    loss = losses(self.data.task, net(x[chosen]), self.data.y[chosen]).mean()
                     descent.step(torch.autograd.grad(loss, descent.params, materialize_grads=True))
                     self._loss[client] += loss.detach()
             self._loss_steps[client] += len(plan)
         return trained
 
-    def _train_stacked(
-        self, net: Net, x: Tensor, part: Tree, given: Tree, plans: list[list[np.ndarray]], opt: SGD
+    def _sgd_stacked(
+        self,
+        net: Net,
+        x: Tensor,
+        part: Tree,
+        given: Tree,
+        plans: list[Plan],
+        opt: SGD,
+        prox: Prox | None,
+        correction: Tree | None,
     ) -> Tree:
         # Clients with most steps first: those that have finished are at the end, and drop out of the stack.
         order = np.argsort([-len(plan) for plan in plans], kind="stable")
         position = torch.from_numpy(order).to(x.device)
-        rows_TCB, scale_TCB = self._stack_plans([plans[i] for i in order], self.data.offsets[:-1][order])
-        trained = self._each(part).map(lambda v: v[position])
-        rest = {k: v[position] for k, v in self._each(given).items()}
-        descent = Descent(opt, dict(trained))
+        rows_TCB, weight_TCB = self._stack_plans([plans[i] for i in order], self.data.offsets[:-1][order])
+
+        def sorted_stack(tree: Tree) -> Tree:
+            return self.each(tree).map(lambda v: v[position])
+
+        trained, rest = sorted_stack(part), dict(sorted_stack(given))
+        pull = (prox[0][position] if isinstance(prox[0], Tensor) else prox[0], sorted_stack(prox[1])) if prox else None
+        descent = Descent(opt, trained, pull, sorted_stack(correction) if correction is not None else None)
         loss_C = torch.zeros_like(self._loss)
         steps = np.array([len(plans[i]) for i in order])
         for step in range(int(steps[0])):
@@ -246,7 +333,7 @@ class LocalCohort:
             rows = rows_TCB[step, :active]
             out = net.stacked(dict(zip(part, leaves, strict=True)) | rest, x[rows])
             each = losses(self.data.task, out.flatten(0, 1), self.data.y[rows].flatten(0, 1)).view(rows.shape)
-            loss = (each * scale_TCB[step, :active]).sum(dim=1)
+            loss = (each * weight_TCB[step, :active]).sum(dim=1)
             descent.step(torch.autograd.grad(loss.sum(), leaves, materialize_grads=True))
             loss_C[:active] += loss.detach()
         self._loss[position] += loss_C
@@ -254,15 +341,32 @@ class LocalCohort:
         back = torch.argsort(position)
         return trained.map(lambda v: v[back])
 
-    def _stack_plans(self, plans: list[list[np.ndarray]], starts: np.ndarray) -> tuple[Tensor, Tensor]:
+    def _stack_plans(self, plans: list[Plan], starts: np.ndarray) -> tuple[Tensor, Tensor]:
         """Rows [T, C, B] of each step, and the weight of each in the client's mean loss (0 where there is no sample)."""
         batch = max(len(rows) for plan in plans for rows in plan)
         shape = (max(map(len, plans)), len(plans), batch)
-        rows_TCB, scale_TCB = np.zeros(shape, np.int64), np.zeros(shape, np.float32)
+        rows_TCB, weight_TCB = np.zeros(shape, np.int64), np.zeros(shape)
         for client, (plan, start) in enumerate(zip(plans, starts, strict=True)):
-            for step, rows in enumerate(plan):
-                rows_TCB[step, client, : len(rows)] = rows + start
-                scale_TCB[step, client, : len(rows)] = 1 / len(rows)
-        dtype = next(iter(self._template.values())).dtype
+            padded, weight = pad_rows(plan, np.full(len(plan), start))
+            rows_TCB[: len(plan), client, : padded.shape[1]] = padded
+            weight_TCB[: len(plan), client, : padded.shape[1]] = weight
         device = self.data.x.device
-        return torch.from_numpy(rows_TCB).to(device), torch.from_numpy(scale_TCB).to(device, dtype)
+        return torch.from_numpy(rows_TCB).to(device), torch.from_numpy(weight_TCB).to(device, self.data.dtype)
+
+
+def fine_tuned(cohort: LocalCohort, model: Model, params: Tree, tune: FineTune) -> Tree:
+    """A model after fine-tuning on each client's training samples."""
+    if tune.scope == "none":
+        return params
+    part = params.select(model.params.head) if tune.scope == "head" else params
+    given = Tree({k: v for k, v in params.items() if k not in part})
+    tuned = cohort.sgd(part, given=given, opt=tune.opt, batch=tune.batch, epochs=tune.epochs, steps=tune.steps)
+    return params | tuned
+
+
+def _of(scale: float | Tensor, client: int) -> float | Tensor:
+    return scale[client] if isinstance(scale, Tensor) and scale.ndim else scale
+
+
+def _cat(trees: Sequence[Tree]) -> Tree:
+    return Tree({k: torch.cat([t[k] for t in trees]) for k in trees[0]})

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from manyheads.core.trees import Tree
-from manyheads.engines.cohort import SLICE, STACK_BELOW, ClientData, Mode
+from manyheads.engines.client_data import ClientData
+from manyheads.engines.cohort import SLICE, STACK_BELOW, Mode
 from manyheads.models import Model, Net, losses
 
 __all__ = ["Scores", "evaluate"]

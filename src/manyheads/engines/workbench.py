@@ -11,13 +11,16 @@ import torch
 
 from manyheads.core.contract import Algorithm, ModelKind, Round, check_upload, finite_clients
 from manyheads.core.errors import UserError
+from manyheads.core.optim import FineTune
+from manyheads.core.randomness import Purpose
 from manyheads.core.trees import State, Tree
 from manyheads.data import Federation, Samples
-from manyheads.engines.cohort import ClientData, LocalCohort, Mode
+from manyheads.engines.client_data import ClientData
+from manyheads.engines.cohort import LocalCohort, Mode, fine_tuned
 from manyheads.engines.evaluation import Scores, evaluate
 from manyheads.models import Model
 
-__all__ = ["LOCAL", "Trained", "Workbench", "model_of"]
+__all__ = ["LOCAL", "Evaluation", "Trained", "Workbench", "model_of"]
 
 LOCAL = "local model"
 """entry of a personal state under which the model after the last local update is kept, if the protocol asks for it"""
@@ -34,6 +37,17 @@ class Trained:
     train_loss: np.ndarray
     bad: dict[int, str]
     """position in the chunk of clients whose result cannot be used, and why"""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Which model of which clients is scored on which samples."""
+
+    kind: ModelKind
+    tune: FineTune
+    split: Literal["test", "validation"]
+    new: bool
+    """the new clients, instead of those of the training"""
 
 
 class Workbench:
@@ -54,6 +68,7 @@ class Workbench:
     def train(
         self, round: Round, clients: list[int], weights: np.ndarray, download: State, client: State, expected: State
     ) -> Trained:
+        """Local training. ``download`` holds what was sent to all and, with a client dimension, to each."""
         download, client = (s.map(lambda v: v.to(self.device)) for s in (download, client))
         data = self._data(self.federation.train, clients)
         if self.algorithm.pooled and self.mode != "loop":
@@ -82,13 +97,20 @@ class Workbench:
         unfit = np.flatnonzero(~(np.isfinite(weights) & (weights > 0)))
         return faults | {i: f"weight {weights[i]} is not a positive number" for i in unfit.tolist()}
 
-    def evaluate(
-        self, clients: list[int], kind: ModelKind, split: Literal["test", "validation"], server: State, client: State
-    ) -> Scores:
-        samples = getattr(self.federation, split)
+    def evaluate(self, round: Round, clients: list[int], what: Evaluation, server: State, client: State) -> Scores:
+        """Score clients of the federation, or of its new clients, after fine-tuning if that is asked for."""
         server, client = (s.map(lambda v: v.to(self.device)) for s in (server, client))
-        params = model_of(self.algorithm, kind, server, client)
-        return evaluate(self.model, params, self._data(samples, clients), self.mode)
+        params = model_of(self.algorithm, what.kind, server, client)
+        federation = self.federation
+        if what.new:
+            assert self.federation.new is not None
+            federation = self.federation.new
+        if what.tune.scope != "none":
+            data = self._data(federation.train, clients)
+            names = [c + round.population for c in clients] if what.new else clients  # draws of their own
+            cohort = LocalCohort(self.model, data, names, round, self.mode, purpose=Purpose.FINETUNE)
+            params = fine_tuned(cohort, self.model, params, what.tune)
+        return evaluate(self.model, params, self._data(getattr(federation, what.split), clients), self.mode)
 
 
 def model_of(algorithm: Algorithm, kind: ModelKind, server: State, client: State) -> Tree:

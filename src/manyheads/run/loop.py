@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,9 @@ from manyheads.core.trees import State
 from manyheads.data import Federation
 from manyheads.engines.evaluation import Scores
 from manyheads.engines.pool import Pool, chunked
-from manyheads.engines.workbench import Trained
 from manyheads.models import Model
 from manyheads.run.directory import RunDirectory
+from manyheads.run.protocol import Evaluate
 from manyheads.run.training import Training
 
 __all__ = ["Loop", "sample_cohort"]
@@ -77,14 +77,14 @@ class Loop:
 
     def _round(self, pool: Pool, index: int) -> dict[str, Any]:
         started = time.perf_counter()
-        cohort = sample_cohort(self.training, len(self.federation), index, self.algorithm.everyone)
+        cohort = sample_cohort(self.training, len(self.federation), index, self.algorithm.everyone(index))
         round = Round(index, self.training.seed, len(self.federation), len(cohort))
-        download = self.algorithm.download(self.server, round)
         expected = self.algorithm.expects(self.server, round)
+        tasks, sent = self._tasks(round, cohort, expected)
         losses: dict[int, float] = {}
         bad: dict[int, str] = {}
         good: list[tuple[list[int], np.ndarray, State]] = []
-        for trained in self._train(pool, round, cohort, download, expected):
+        for trained in pool.run("train", tasks):
             losses |= zip(trained.clients, trained.train_loss.tolist(), strict=False)
             bad |= {trained.clients[i]: why for i, why in trained.bad.items()}
             keep = [i for i in range(len(trained.weights)) if i not in trained.bad]
@@ -99,24 +99,39 @@ class Loop:
             "cohort": cohort if len(cohort) <= COHORT_LISTED_UP_TO else None,
             "train_loss": float(np.mean(list(losses.values()))),
             "dropped": [{"client": c, "why": why} for c, why in sorted(bad.items())],
-            "bytes_down": download.nbytes * len(cohort),
+            "bytes_down": sent,
             "bytes_up": expected.nbytes * len(cohort),
             "seconds": time.perf_counter() - started,
         }
         if self.training.evaluate.due(index, self.training.rounds):
-            record["evaluation"] = self._evaluate(pool, cohort)
+            record["evaluation"] = self._evaluate(pool, round, self.training.evaluate, cohort)
+        if index == self.training.rounds:
+            record["final"] = [self._evaluate(pool, round, protocol, cohort) for protocol in self._finals()]
         return record
 
-    def _train(
-        self, pool: Pool, round: Round, cohort: list[int], download: State, expected: State
-    ) -> Iterator[Trained]:
+    def _finals(self) -> Iterator[Evaluate]:
+        """After the last round: the clients fine-tuned, the new clients before and after."""
+        last = replace(self.training.evaluate, report="last")
+        tuned = self.training.finetune.scope != "none"
+        if tuned and last.model != "finetuned":
+            yield replace(last, model="finetuned", who="all")
+        if self.federation.new is not None:
+            yield replace(last, model="auto", who="new")
+            if tuned:
+                yield replace(last, model="finetuned", who="new")
+
+    def _tasks(self, round: Round, cohort: list[int], expected: State) -> tuple[list[tuple[Any, ...]], int]:
+        """What each chunk of the cohort is to do, and the bytes sent to the clients for it."""
         sizes = self.federation.train.sizes
         kind = self.training.weighting if self.training.weighting != "auto" else self.algorithm.weighting
-        tasks = []
+        shared = self.algorithm.download(self.server, round)
+        tasks, sent = [], shared.nbytes * len(cohort)
         for clients in self._chunks(cohort, sizes):
             weights = sizes[clients].astype(float) if kind == "samples" else np.ones(len(clients))
-            tasks.append((round, clients, weights, download, self.store.read(clients), expected))
-        return pool.run("train", tasks)
+            own = self.algorithm.download_each(self.server, clients, round)
+            sent += own.nbytes
+            tasks.append((round, clients, weights, shared | own, self.store.read(clients), expected))
+        return tasks, sent
 
     def _chunks(self, clients: Sequence[int], sizes: np.ndarray) -> list[list[int]]:
         return chunked(clients, sizes[clients], self.model.params.all.numel, self.training.engine.mode)
@@ -161,20 +176,28 @@ class Loop:
         named = ", ".join(f"{name} = {value}" for name, value in steps)
         return f"likely the step size is too large ({named}): try a tenth of it" if named else "training diverged"
 
-    def _evaluate(self, pool: Pool, cohort: list[int]) -> dict[str, Any]:
-        protocol = self.training.evaluate
-        clients = cohort if protocol.who == "sampled" else range(len(self.federation))
-        sizes = getattr(self.federation, protocol.split).sizes
-        kind = protocol.kind(self.algorithm)
-        chunks = self._chunks(clients, sizes)
-        results = pool.run(
-            "evaluate", [(ids, kind, protocol.split, self.server, self.store.read(ids)) for ids in chunks]
-        )
-        scores = [np.concatenate(column) for column in zip(*results, strict=True)]
+    def _evaluate(self, pool: Pool, round: Round, protocol: Evaluate, cohort: list[int]) -> dict[str, Any]:
+        what = protocol.evaluation(self.algorithm, self.training.finetune)
+        federation = self.federation
+        if protocol.who == "new":
+            assert self.federation.new is not None
+            federation = self.federation.new
+        clients = cohort if protocol.who == "sampled" else range(len(federation))
+        chunks = self._chunks(clients, getattr(federation, protocol.split).sizes)
+        tasks = [(round, ids, what, self.server, self._personal(ids, protocol.who == "new")) for ids in chunks]
+        scores = [np.concatenate(column) for column in zip(*pool.run("evaluate", tasks), strict=True)]
         ids = np.concatenate([np.array(c) for c in chunks])
         order = np.argsort(ids)
         summary = protocol.summary(ids[order], Scores(*(s[order] for s in scores)), self.federation.task)
-        return {"protocol": protocol.describe(self.algorithm), "model": kind, **summary}
+        described = protocol.describe(self.algorithm, self.training.finetune)
+        model = "finetuned" if protocol.model == "finetuned" else what.kind
+        return {"protocol": described, "model": model, "who": protocol.who, **summary}
+
+    def _personal(self, clients: list[int], new: bool) -> State:
+        if not new:
+            return self.store.read(clients)
+        fresh = self.algorithm.newcomer(self.model.params, self.server)
+        return fresh.map(lambda v: v.expand(len(clients), *v.shape))
 
 
 def getattr_path(value: Any, path: Sequence[str]) -> Any:

@@ -8,8 +8,10 @@ import numpy as np
 from pydantic import Field
 
 from manyheads.core.contract import Algorithm, ModelKind
+from manyheads.core.optim import FineTune
 from manyheads.core.settings import settings
 from manyheads.engines.evaluation import Scores
+from manyheads.engines.workbench import Evaluation
 from manyheads.metrics import spread
 
 __all__ = ["Evaluate"]
@@ -23,11 +25,12 @@ PER_CLIENT_UP_TO = 1000
 class Evaluate:
     """What is evaluated, on whom, when, and what is reported at the end."""
 
-    model: Literal["auto", "global", "personal", "local"] = "auto"
+    model: Literal["auto", "global", "personal", "local", "finetuned"] = "auto"
     """global: the one shared model; personal: what the method gives each client; local: the client's model after its
-    last local update; auto: the one the method's paper reports"""
-    who: Literal["all", "sampled"] = "all"
-    """all clients, or only those of the round"""
+    last local update; finetuned: the first that the method has, after --finetune; auto: the one the method's paper
+    reports"""
+    who: Literal["all", "sampled", "new"] = "all"
+    """all clients of the training, only those of the round, or the new clients"""
     weight: Literal["client", "sample"] = "client"
     """mean over clients, or over test samples"""
     split: Literal["test", "validation"] = "test"
@@ -38,18 +41,28 @@ class Evaluate:
     """the reported number: the last round's, or the mean over the last ten rounds"""
 
     def kind(self, algorithm: Algorithm) -> ModelKind:
-        return algorithm.models[0] if self.model == "auto" else self.model
+        """The model that is evaluated, or fine-tuned first."""
+        return algorithm.models[0] if self.model in ("auto", "finetuned") else self.model  # type: ignore[return-value]
+
+    def evaluation(self, algorithm: Algorithm, finetune: FineTune) -> Evaluation:
+        """What the engine is to do."""
+        kind = self.kind(algorithm)
+        tune = algorithm.adaptation() if kind == "personal" else FineTune()
+        tune = finetune if self.model == "finetuned" else tune
+        return Evaluation(kind, tune, self.split, self.who == "new")
 
     def due(self, round: int, rounds: int) -> bool:
         """Whether to evaluate after this round."""
         return round == rounds or round % self.every == 0 or (self.report == "mean_last_10" and round > rounds - LAST)
 
-    def describe(self, algorithm: Algorithm) -> str:
+    def describe(self, algorithm: Algorithm, finetune: FineTune) -> str:
         """The protocol in words."""
-        clients = "all clients" if self.who == "all" else "the round's clients"
+        what = self.evaluation(algorithm, finetune)
+        tuned = f" {what.tune.describe()}" if what.tune.scope != "none" else ""
+        clients = {"all": "all clients", "sampled": "the round's clients", "new": "new clients"}[self.who]
         mean = "mean over clients" if self.weight == "client" else "mean over samples"
         report = "last round" if self.report == "last" else f"mean of the last {LAST} rounds"
-        return f"{self.kind(algorithm)} model on each client's own {self.split} samples, {clients}, {mean}, {report}"
+        return f"{what.kind} model{tuned}, on each client's own {self.split} samples, {clients}, {mean}, {report}"
 
     def summary(self, clients: np.ndarray, scores: Scores, task: str) -> dict[str, Any]:
         """One evaluation as it stands in the history. Clients without such samples do not count."""

@@ -41,7 +41,7 @@ class Run:
     @property
     def protocol(self) -> str:
         """What :attr:`accuracy` and :attr:`loss` mean, in words."""
-        return self.training.evaluate.describe(self.algorithm)
+        return self.training.evaluate.describe(self.algorithm, self.training.finetune)
 
     @property
     def accuracy(self) -> float | None:
@@ -54,6 +54,11 @@ class Run:
         return self.training.evaluate.reported(self.history.column("loss"))
 
     @property
+    def final(self) -> list[dict[str, Any]]:
+        """Evaluations made once, after the last round: of fine-tuned models, and of new clients."""
+        return self.history[-1].get("final", []) if len(self.history) else []
+
+    @property
     def checksum(self) -> str:
         """A hash of the final server state and of all personal states."""
         digest = hash_tensors(self.server.flat)
@@ -61,7 +66,7 @@ class Run:
         return digest.hexdigest()
 
     def client_model(self, client: int, model: ModelKind | None = None) -> Tree:
-        """The parameters that a client predicts with; without ``model``, those of the run's protocol."""
+        """A client's parameters; without ``model``, of the kind that the run's protocol evaluates (before any tuning)."""
         if not 0 <= client < len(self._store.slot):
             raise UserError("no such client", given=client, allowed=f"0 to {len(self._store.slot) - 1}")
         state = self._store.read([client]).map(lambda v: v[0])
@@ -87,6 +92,7 @@ class Run:
             "accuracy": self.accuracy,
             "loss": self.loss,
             "protocol": self.protocol,
+            "final": [{k: v for k, v in f.items() if k != "per_client"} for f in self.final],
             "seed": self.training.seed,
             "seconds": sum(v for _, v in column("seconds")),
             "bytes_up": sum(v for _, v in column("bytes_up")),

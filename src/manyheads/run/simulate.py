@@ -14,11 +14,12 @@ from torch import nn
 from manyheads.core.contract import Algorithm, algorithm_named
 from manyheads.core.errors import UserError
 from manyheads.core.history import History
+from manyheads.core.optim import FineTune
 from manyheads.core.settings import as_dict, build
 from manyheads.core.store import PersonalStore
 from manyheads.core.trees import State
 from manyheads.data import Federation
-from manyheads.engines.cohort import ClientData
+from manyheads.engines.client_data import ClientData
 from manyheads.engines.pool import Engine, Pool
 from manyheads.engines.workbench import LOCAL, model_of
 from manyheads.models import Model, build_model, model_named
@@ -44,6 +45,7 @@ def simulate(
     cohort: int = 0,
     seed: int = 0,
     weighting: Literal["auto", "samples", "equal"] = "auto",
+    finetune: FineTune | None = None,
     evaluate: Evaluate | None = None,
     engine: Engine | None = None,
     out: str | Path | None = None,
@@ -54,7 +56,8 @@ def simulate(
 
     ``model`` is a :class:`Model`, a module with a clear head, or the name of one of ours. With ``out`` the run is kept
     in that folder as it goes, and ``resume=True`` continues it if it is there; otherwise it lives until the result is
-    forgotten, or saved by :meth:`Run.save`. ``on_round`` is called with each round's record.
+    forgotten, or saved by :meth:`Run.save`. ``on_round`` is called with each round's record. ``finetune`` tunes the final
+    models; the results, and those of the federation's new clients, are in :attr:`Run.final`.
 
     >>> from manyheads.data import Classes, Digits, federate
     >>> from manyheads.algorithms import FedAvg
@@ -68,6 +71,7 @@ def simulate(
         cohort=cohort,
         seed=seed,
         weighting=weighting,
+        finetune=finetune or FineTune(),
         evaluate=evaluate or Evaluate(),
         engine=engine or Engine(),
     )
@@ -115,7 +119,8 @@ def run_training(
     directory.lock()
     store = PersonalStore(directory.store_path, _personal_state(algorithm, model, training), len(federation))
     try:
-        done, server, history = 0, algorithm.init_server(model.params), History(directory.history_path)
+        server = algorithm.init_server(model.params, len(federation))
+        done, history = 0, History(directory.history_path)
         if resume:
             done, server = directory.restore(server, store, say)
             history = History.read(directory.history_path, upto=done)
@@ -150,7 +155,7 @@ def load(path: str | Path, model: Model | nn.Module | None = None) -> Run:
     directory = RunDirectory(path)
     store = PersonalStore(directory.store_path, _personal_state(algorithm, model, training), facts["clients"])
     warnings: list[str] = []
-    done, server = directory.restore(algorithm.init_server(model.params), store, warnings.append)
+    done, server = directory.restore(algorithm.init_server(model.params, facts["clients"]), store, warnings.append)
     if not done:
         raise UserError(f"{path} has no checkpoint yet", fix="let it run on with --resume")
     return Run(algorithm, model, training, server, History.read(directory.history_path, upto=done), directory, store)
@@ -166,8 +171,18 @@ def check(algorithm: Algorithm, model: Model, federation: Federation, training: 
         raise UserError(
             "the federation has no validation samples", where="evaluate.split", fix="set some aside: --validation 0.2"
         )
-    initial = _personal_state(algorithm, model, training)
-    model_of(algorithm, training.evaluate.kind(algorithm), algorithm.init_server(model.params), initial)
+    server, initial = algorithm.init_server(model.params, len(federation)), _personal_state(algorithm, model, training)
+    model_of(algorithm, training.evaluate.kind(algorithm), server, initial)
+    if training.evaluate.model == "finetuned" and training.finetune.scope == "none":
+        raise UserError(
+            "fine-tuning is not set", where="evaluate.model", given="finetuned", fix="say how: --finetune head:10"
+        )
+    if training.finetune.scope == "head" and not model.params.head:
+        raise UserError("the model has no head to fine-tune", where="finetune", fix="use --finetune all:10")
+    if training.evaluate.who == "new" and federation.new is None:
+        raise UserError(
+            "the federation has no new clients", where="evaluate.who", fix="keep some aside: --new-clients 0.2"
+        )
 
 
 def _personal_state(algorithm: Algorithm, model: Model, training: Training) -> State:

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from manyheads.core.optim import FineTune
 from manyheads.core.settings import settings
 from manyheads.engines.pool import Engine
 from manyheads.run.protocol import Evaluate
@@ -29,6 +30,8 @@ class Training:
     """weights of the clients' uploads; auto: as in the method's paper"""
     checkpoint_seconds: Annotated[float, Field(ge=0)] = 5.0
     """least time between checkpoints; 0: one after every round"""
+    finetune: FineTune = FineTune()
+    """fine-tuning of the final models, of the clients and of new clients"""
     evaluate: Evaluate = Evaluate()
     """the evaluation protocol"""
     engine: Engine = Engine()

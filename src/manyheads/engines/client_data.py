@@ -1,0 +1,81 @@
+"""Samples of a few clients as tensors, and batches of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from manyheads.data import Samples
+
+__all__ = ["ClientBatch", "ClientData", "pad_rows"]
+
+Task = Literal["classification", "regression"]
+
+
+@dataclass(frozen=True)
+class ClientData:
+    """Samples on the device, client after client: client ``c`` owns rows ``offsets[c]`` to ``offsets[c + 1]``."""
+
+    x: Tensor
+    y: Tensor
+    offsets: np.ndarray
+    task: Task
+    dtype: torch.dtype
+
+    @classmethod
+    def of(cls, samples: Samples, task: Task, like: Tensor) -> ClientData:
+        """The device and the number type are those of a parameter."""
+        x, y = torch.from_numpy(np.array(samples.x)), torch.from_numpy(np.array(samples.y))
+        x = x.to(like.device, like.dtype if x.is_floating_point() else None)
+        y = y.to(like.device, torch.int64 if task == "classification" else like.dtype)
+        return cls(x, y, samples.offsets, task, like.dtype)
+
+    @property
+    def sizes(self) -> np.ndarray:
+        return np.diff(self.offsets)
+
+
+@dataclass(frozen=True)
+class ClientBatch:
+    """Rows [C, B] of the clients' samples, and each one's weight in its client's loss (0: not a sample).
+
+    Implements :class:`manyheads.core.contract.Batch`.
+    """
+
+    data: ClientData
+    rows: Tensor
+    weight: Tensor
+    members: np.ndarray
+    """positions of the clients in the cohort"""
+
+    @classmethod
+    def of(cls, data: ClientData, rows: Sequence[np.ndarray], members: np.ndarray) -> ClientBatch:
+        padded, weight = pad_rows(rows, data.offsets[:-1][members])
+        place = data.x.device
+        return cls(data, torch.from_numpy(padded).to(place), torch.from_numpy(weight).to(place, data.dtype), members)
+
+    @property
+    def x(self) -> Tensor:
+        return self.data.x[self.rows]
+
+    @property
+    def y(self) -> Tensor:
+        return self.data.y[self.rows]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+def pad_rows(rows: Sequence[np.ndarray], starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows [C, B] from each client's own, and the weights that make a weighted sum their mean."""
+    shape = (len(rows), max(map(len, rows)))
+    padded, weight = np.zeros(shape, np.int64), np.zeros(shape)
+    for client, (own, start) in enumerate(zip(rows, starts, strict=True)):
+        padded[client, : len(own)] = own + start
+        weight[client, : len(own)] = 1 / len(own)
+    return padded, weight

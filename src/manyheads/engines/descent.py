@@ -1,0 +1,82 @@
+"""Optimizers at work, on tensors that are theirs to change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import torch
+from torch import Tensor
+
+from manyheads.core.optim import SGD, TorchOptimizer
+
+__all__ = ["Descent", "TorchDescent"]
+
+Grads = tuple[Tensor, ...] | list[Tensor]
+
+
+class Descent:
+    """SGD with momentum, for one client or a stack of them, optionally with a proximal pull and a gradient correction."""
+
+    def __init__(
+        self,
+        opt: SGD,
+        params: Mapping[str, Tensor],
+        prox: tuple[float | Tensor, Mapping[str, Tensor]] | None = None,
+        correction: Mapping[str, Tensor] | None = None,
+    ) -> None:
+        self.opt = opt
+        self.params = list(params.values())
+        self.decay = [opt.weight_decay * (not name.endswith("bias")) for name in params]
+        self.velocity = [torch.zeros_like(p) for p in self.params] if opt.momentum else []
+        self.anchor = [prox[1][name] for name in params] if prox else []
+        self.mu = [_beside(prox[0], p) for p in self.params] if prox else []
+        self.correction = [correction[name] for name in params] if correction is not None else []
+
+    def narrow(self, clients: int) -> None:
+        """From here on, only the first ``clients`` clients of the stack move."""
+        self.params, self.velocity, self.anchor, self.correction = (
+            [v[:clients] for v in group] for group in (self.params, self.velocity, self.anchor, self.correction)
+        )
+        self.mu = [m[:clients] if isinstance(m, Tensor) and m.ndim else m for m in self.mu]
+
+    @torch.no_grad()
+    def step(self, grads: Grads) -> None:
+        if self.anchor:
+            terms = zip(grads, self.mu, self.params, self.anchor, strict=True)
+            grads = [g + m * (p - a) for g, m, p, a in terms]
+        if self.correction:
+            grads = torch._foreach_add(grads, self.correction)
+        if self.opt.weight_decay:
+            grads = [g + d * p if d else g for g, d, p in zip(grads, self.decay, self.params, strict=True)]
+        if self.velocity:
+            torch._foreach_mul_(self.velocity, self.opt.momentum)
+            torch._foreach_add_(self.velocity, grads)
+            grads = self.velocity
+        torch._foreach_add_(self.params, grads, alpha=-self.opt.lr)
+
+
+class TorchDescent:
+    """An optimizer of torch's own, for one client."""
+
+    _CLASSES = {
+        "adam": torch.optim.Adam,
+        "adamw": torch.optim.AdamW,
+        "rmsprop": torch.optim.RMSprop,
+        "adagrad": torch.optim.Adagrad,
+    }
+
+    def __init__(self, opt: TorchOptimizer, params: Iterable[Tensor]) -> None:
+        self.params = list(params)
+        self._optimizer = self._CLASSES[opt.name](self.params, lr=opt.lr, weight_decay=opt.weight_decay)
+
+    def step(self, grads: Grads) -> None:
+        for p, g in zip(self.params, grads, strict=True):
+            p.grad = g
+        self._optimizer.step()
+        for p in self.params:
+            p.grad = None
+
+
+def _beside(scale: float | Tensor, value: Tensor) -> float | Tensor:
+    """A number per client, shaped to multiply a stack."""
+    return scale.reshape(-1, *[1] * (value.ndim - 1)) if isinstance(scale, Tensor) and scale.ndim else scale
