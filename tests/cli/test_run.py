@@ -124,7 +124,7 @@ def test_resume_needs_no_other_flag_and_can_add_rounds(tmp_path, capsys):
     (["--participation", "0"], ["participation", "'0'", "greater than 0"]),
     (["--participation", "2"], ["participation", "'2'", "less than or equal to 1"]),
     (["--cohort", "7"], ["more clients a round than there are", "7", "1 to 6"]),
-    (["--clients", "100000"], ["more clients than training samples"]),
+    (["--clients", "100000"], ["more clients than training samples", "100000"]),
     (["--rounds", "0"], ["rounds", "greater than or equal to 1"]),
     (["--rounds", "many"], ["rounds", "'many'", "integer"]),
     (["--engine", "warp"], ["engine.mode", "'warp'", "'auto', 'loop' or 'stacked'"]),

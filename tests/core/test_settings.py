@@ -151,7 +151,6 @@ def test_defaults_of_outer_settings_win_over_those_of_inner_ones():
     assert next(iter(walk(Outer))).default == 0.7
 
 
-@pytest.mark.xfail(strict=True, reason="walk looks a leaf two levels down up by its last name, at the wrong level")
 def test_defaults_are_right_two_levels_down():
     @settings
     class Inner:
@@ -168,13 +167,11 @@ def test_defaults_are_right_two_levels_down():
     assert {s.path: s.default for s in walk(Outer)}["inner", "sgd", "lr"] == 0.3
 
 
-@pytest.mark.xfail(strict=True, reason="the branch of a union that pydantic tried ends up in the name of the setting")
 def test_an_error_in_a_setting_of_several_types_names_the_setting():
     with pytest.raises(UserError, match=r"^Config\.partition: "):
         Config(partition=3)
 
 
-@pytest.mark.xfail(strict=True, reason="a missing setting shows pydantic's ArgsKwargs(()) as the given value")
 def test_a_missing_setting_is_said_to_be_missing():
     with pytest.raises(UserError, match=r"rows") as caught:
         Mixture()

@@ -35,7 +35,7 @@ def hash_tensors(tensors: Mapping[str, Tensor]) -> hashlib._Hash:
 
 def write_checkpoint(folder: Path, round: int, tensors: Mapping[str, Tensor]) -> None:
     """Put a checkpoint in place in one step, then remove all but the last two."""
-    contiguous = {k: v.detach().cpu().contiguous() for k, v in tensors.items()}
+    contiguous = {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}  # no two names for one
     facts = {"round": str(round), "sha256": hash_tensors(contiguous).hexdigest()}
     with replacing(_path(folder, round)) as temporary:
         try:

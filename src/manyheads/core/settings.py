@@ -7,9 +7,8 @@ from Python, a TOML file or a flag, and a wrong one is a :class:`UserError` in t
 from __future__ import annotations
 
 import dataclasses
-import types
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, TypeVar, Union, cast, dataclass_transform, get_args, get_origin
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar, cast, dataclass_transform
 
 import pydantic
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -62,7 +61,7 @@ class Setting(NamedTuple):
     doc: str
 
 
-def walk(cls: type, path: tuple[str, ...] = ()) -> Iterable[Setting]:
+def walk(cls: type, path: tuple[str, ...] = (), defaults: object = None) -> Iterable[Setting]:
     """Every leaf field of a settings class, nested ones with their path.
 
     >>> from manyheads.core.optim import SGD
@@ -70,10 +69,9 @@ def walk(cls: type, path: tuple[str, ...] = ()) -> Iterable[Setting]:
     ['lr', 'momentum', 'weight_decay']
     """
     for name, info in _fields(cls).items():
-        default = info.get_default(call_default_factory=True)
+        default = getattr(defaults, name, info.get_default(call_default_factory=True))
         if isinstance(info.annotation, type) and dataclasses.is_dataclass(info.annotation):
-            for inner in walk(info.annotation, (*path, name)):
-                yield inner._replace(default=getattr(default, inner.path[-1], inner.default))
+            yield from walk(info.annotation, (*path, name), default)
         else:
             yield Setting((*path, name), info.annotation, default, _doc(cls, name))
 
@@ -90,22 +88,33 @@ def _doc(cls: type, name: str) -> str:
 
 def _user_error(cls: type, error: ValidationError, *, where: str) -> UserError:
     first = error.errors()[0]
-    spot = [str(p) for p in first["loc"]]
+    spot = _spot(cls, first["loc"])
     if first["type"] == "unexpected_keyword_argument":
-        owner = _field_owner(cls, spot[:-1])
-        return one_of(
-            "setting", spot[-1], [f.name for f in dataclasses.fields(owner)], where=".".join([where, *spot[:-1]])
-        )
+        owner = _field_owner(cls, spot)
+        names = [f.name for f in dataclasses.fields(owner)]
+        return one_of("setting", str(first["loc"][-1]), names, where=".".join([where, *spot]))
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, UserError):
         return UserError(str(cause), where=where)
+    if first["type"].startswith("missing"):
+        return UserError("a value is missing", where=".".join([where, *spot]))
     what = first["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
     return UserError("bad value", where=".".join([where, *spot]), given=first["input"], allowed=what)
+
+
+def _spot(cls: Any, path: Sequence[int | str]) -> list[str]:
+    """The part of an error's path that names fields and places in lists; what follows tells of members of unions."""
+    spot: list[str] = []
+    for name in path:
+        known = dataclasses.is_dataclass(cls) and name in _fields(cls)
+        if not known and not isinstance(name, int):
+            break
+        spot.append(str(name))
+        cls = _fields(cls)[str(name)].annotation if known else None
+    return spot
 
 
 def _field_owner(cls: Any, path: list[str]) -> Any:
     for name in path:
         cls = _fields(cls)[name].annotation
-        if get_origin(cls) in (Union, types.UnionType):
-            cls = next(a for a in get_args(cls) if dataclasses.is_dataclass(a))
     return cls

@@ -87,15 +87,23 @@ class PersonalStore:
     def _open(self, clients: int) -> None:
         shape = [clients, SLOTS, self.layout.nbytes]
         size = clients * SLOTS * self.layout.nbytes
-        header = json.dumps({"records": {"dtype": "U8", "shape": shape, "data_offsets": [0, size]}}).encode()
+        layout = hashlib.sha256(repr(self.layout.fields).encode()).hexdigest()
+        records = {"dtype": "U8", "shape": shape, "data_offsets": [0, size]}
+        header = json.dumps({"__metadata__": {"layout": layout}, "records": records}).encode()
         header += b" " * (-len(header) % 8)
         start = len(header).to_bytes(8, "little") + header
         self._start = len(start)
         with writing(self.path):
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
-            if os.pread(self._file, len(start), 0) != start:
-                os.ftruncate(self._file, 0)
+            found = os.pread(self._file, len(start), 0)
+            if not found.strip(b"\0"):
                 os.pwrite(self._file, start, 0)
+            elif found != start:
+                self.close()
+                raise UserError(
+                    f"{self.path} holds states of another form",
+                    fix="the model or the method is not the one it was made with",
+                )
             os.ftruncate(self._file, self._start + size)
 
     def close(self) -> None:
@@ -120,7 +128,7 @@ class PersonalStore:
         return self.layout.unpack(records)
 
     def write(self, clients: Sequence[int], state: State) -> None:
-        if self._initial is None:
+        if self._initial is None or not len(clients):
             return
         last, before = self._kept
         with writing(self.path):

@@ -52,6 +52,8 @@ class Tree(Mapping[str, Tensor]):
 
     def map(self, fn: Callable[..., Tensor], *others: Tree) -> Tree:
         """Apply ``fn`` leaf by leaf, to this tree and to others with the same names."""
+        if any(o.keys() != self.keys() for o in others):
+            raise KeyError(f"trees with different names: {[sorted(t) for t in (self, *others)]}")
         return Tree({k: fn(v, *(o[k] for o in others)) for k, v in self._leaves.items()})
 
     def __add__(self, other: Tree) -> Tree:
@@ -63,7 +65,7 @@ class Tree(Mapping[str, Tensor]):
     def __mul__(self, scale: float | Tensor) -> Tree:
         """Scale by a number, or by one number per client (shape [C])."""
         if isinstance(scale, Tensor) and scale.ndim == 1:
-            return self.map(lambda v: v * scale.reshape(-1, *[1] * (v.ndim - 1)))
+            return self.map(lambda v: v * scale.to(v.dtype).reshape(-1, *[1] * (v.ndim - 1)))
         return self.map(lambda v: v * scale)
 
     __rmul__ = __mul__

@@ -1,7 +1,7 @@
 """Federations, partitioners and data sources."""
 
 from manyheads.data.federation import Federation, Samples
-from manyheads.data.partition import (
+from manyheads.data.partitioners import (
     PARTITIONERS,
     Classes,
     Dirichlet,

@@ -50,6 +50,15 @@ class Samples:
     @classmethod
     def of(cls, clients: Sequence[tuple[np.ndarray, np.ndarray]], like: Samples | None = None) -> Samples:
         """From one (x, y) a client. ``like`` gives the form of the samples when there is no client."""
+        for client, (x, y) in enumerate(clients):
+            if len(x) != len(y):
+                raise UserError(f"client {client} has {len(x)} inputs and {len(y)} labels")
+            if x.shape[1:] != clients[0][0].shape[1:] or y.shape[1:] != clients[0][1].shape[1:]:
+                raise UserError(
+                    f"samples of client {client} have another shape than those of client 0",
+                    given=(x.shape[1:], y.shape[1:]),
+                    allowed=str((clients[0][0].shape[1:], clients[0][1].shape[1:])),
+                )
         offsets = np.cumsum([0, *(len(y) for _, y in clients)], dtype=np.int64)
         if not clients and like is not None:
             return cls(like.x[:0], like.y[:0], offsets)
@@ -94,9 +103,20 @@ class Federation:
                     given=len(split),
                     allowed=str(len(self.train)),
                 )
-            if split.offsets[-1] != len(split.x) or len(split.x) != len(split.y) or (np.diff(split.offsets) < 0).any():
+            if (
+                split.offsets[0] != 0
+                or split.offsets[-1] != len(split.x)
+                or len(split.x) != len(split.y)
+                or (np.diff(split.offsets) < 0).any()
+            ):
                 raise UserError(f"{self.name}: {name} data does not fit its offsets")
             self._check_values(name, split)
+        if self.client_names is not None and len(self.client_names) != len(self):
+            raise UserError(
+                f"{self.name}: the names are for another number of clients",
+                given=len(self.client_names),
+                allowed=str(len(self)),
+            )
         empty = np.flatnonzero(self.train.sizes == 0)
         if len(empty):
             raise UserError(
@@ -105,21 +125,25 @@ class Federation:
             )
 
     def _check_values(self, name: str, split: Samples) -> None:
-        if self.task == "classification" and len(split.y) and not 0 <= split.y.min() <= split.y.max() < self.outputs:
-            raise UserError(
-                f"{self.name}: {name} labels are out of range",
-                given=f"{split.y.min()} to {split.y.max()}",
-                allowed=f"0 to {self.outputs - 1}",
-            )
+        if self.task == "classification":
+            wrong = (split.y < 0) | (split.y >= self.outputs)
+            if wrong.any():
+                row = int(np.flatnonzero(wrong)[0])
+                owner = self._owner(split, row)
+                raise UserError(
+                    f"{self.name}: a {name} label of {owner} is out of range",
+                    given=int(split.y[row]),
+                    allowed=f"0 to {self.outputs - 1}",
+                )
         arrays = {"inputs": split.x, **({"targets": split.y} if self.task == "regression" else {})}
         for what, array in arrays.items():
             if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
                 row = int(np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(1))[0])
-                client = int(np.searchsorted(split.offsets, row, side="right")) - 1
-                raise UserError(
-                    f"{self.name}: {name} {what} of {self.client_name(client)} hold NaN or infinity",
-                    fix=f"see its sample {row - split.offsets[client]}",
-                )
+                raise UserError(f"{self.name}: {name} {what} of {self._owner(split, row)} hold NaN or infinity")
+
+    def _owner(self, split: Samples, row: int) -> str:
+        client = int(np.searchsorted(split.offsets, row, side="right")) - 1
+        return f"{self.client_name(client)} (its sample {row - split.offsets[client]})"
 
     def __len__(self) -> int:
         return len(self.train)
@@ -139,6 +163,7 @@ class Federation:
             for array in (split.x, split.y, split.offsets) if split else ():
                 digest.update(f"{array.dtype} {array.shape};".encode())
                 digest.update(np.ascontiguousarray(array).data)
+        digest.update(self.new.fingerprint.encode() if self.new else b"")
         return digest.hexdigest()[:16]
 
     @classmethod
@@ -201,20 +226,22 @@ class Federation:
         """Write the arrays to a folder from which :meth:`load` maps them into memory."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
+        splits = {n: s for n in ("train", "test", "validation") if (s := getattr(self, n)) is not None}
+        for split, samples in splits.items():
+            for part in ("x", "y", "offsets"):
+                with replacing(folder / f"{split}.{part}.npy") as temporary, open(temporary, "wb") as file:
+                    np.save(file, getattr(samples, part), allow_pickle=False)
+        if self.new is not None:
+            self.new.save(folder / "new")
         facts = {
             "schema": 1,
             "name": self.name,
             "task": self.task,
             "outputs": self.outputs,
             "client_names": self.client_names,
+            "splits": list(splits),
+            "new": self.new is not None,
         }
-        for split in ("train", "test", "validation"):
-            samples: Samples | None = getattr(self, split)
-            for part in ("x", "y", "offsets") if samples else ():
-                with replacing(folder / f"{split}.{part}.npy") as temporary, open(temporary, "wb") as file:
-                    np.save(file, getattr(samples, part), allow_pickle=False)
-        if self.new is not None:
-            self.new.save(folder / "new")
         write_text(folder / "federation.json", json.dumps(facts))
         return folder
 
@@ -228,30 +255,22 @@ class Federation:
             )
         facts = json.loads((folder / "federation.json").read_text(encoding="utf-8"))
 
-        def samples(split: str) -> Samples | None:
-            if not (folder / f"{split}.x.npy").exists():
-                return None
-            return Samples(
-                *(
-                    np.load(folder / f"{split}.{part}.npy", mmap_mode="r", allow_pickle=False)
-                    for part in ("x", "y", "offsets")
-                )
-            )
+        def array(split: str, part: str) -> np.ndarray:
+            try:
+                return np.load(folder / f"{split}.{part}.npy", mmap_mode="r", allow_pickle=False)
+            except (OSError, ValueError) as error:
+                raise UserError(f"{folder} lacks a part: {error}") from None
 
-        train, test = samples("train"), samples("test")
-        if train is None or test is None:
-            raise UserError(f"{folder} lacks its train or test arrays")
-        names = facts["client_names"]
-        new = cls.load(folder / "new") if (folder / "new").exists() else None
+        samples = {s: Samples(*(array(s, part) for part in ("x", "y", "offsets"))) for s in facts["splits"]}
         return cls(
             facts["name"],
-            train,
-            test,
+            samples["train"],
+            samples["test"],
             facts["task"],
             facts["outputs"],
-            samples("validation"),
-            new,
-            tuple(names) if names else None,
+            samples.get("validation"),
+            cls.load(folder / "new") if facts["new"] else None,
+            tuple(facts["client_names"]) if facts["client_names"] else None,
         )
 
 

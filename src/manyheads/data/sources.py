@@ -12,7 +12,7 @@ from manyheads.core.errors import UserError, one_of
 from manyheads.core.randomness import Purpose, generator
 from manyheads.core.settings import settings
 from manyheads.data.federation import Federation, Samples
-from manyheads.data.partition import Key, partition
+from manyheads.data.partitioners import Key, partition
 from manyheads.data.synthetic import LinearTasks
 
 __all__ = ["SOURCES", "Digits", "Pool", "federate", "source_named"]
@@ -84,6 +84,13 @@ def _by_key(pool: Pool, spec: Key, seed: int) -> Federation:
             allowed=", ".join(pool.keys) or "none, it has no natural clients",
         )
     keys = pool.keys[spec.key or next(iter(pool.keys))]
+    if len(keys) != len(pool.y) + len(pool.y_test):
+        raise UserError(
+            f"{pool.name}: keys are needed for all training and test samples",
+            where="partition key",
+            given=len(keys),
+            allowed=str(len(pool.y) + len(pool.y_test)),
+        )
     x, y = np.concatenate([pool.x, pool.x_test]), np.concatenate([pool.y, pool.y_test])
     names, parts = spec.groups(keys)
     federation = Federation.from_clients([(x[p], y[p]) for p in parts], name=pool.name, outputs=pool.classes, seed=seed)

@@ -55,6 +55,7 @@ class LocalCohort:
     ) -> None:
         self.model, self.data, self.clients, self.mode, self.pooled = model, data, list(clients), mode, pooled
         self._round, self._purpose = round, purpose
+        model.module.train()
         self._template = model.params.all
         self._phase = -1
         self._loss = torch.zeros(len(self.clients), device=data.x.device, dtype=data.dtype)
@@ -236,7 +237,7 @@ class LocalCohort:
     # -- which way ----------------------------------------------------------------------------------------------------
 
     def _stacks(self, part: Tree) -> bool:
-        if self.model.random or self.mode == "loop":
+        if self.model.random or not self.model.stackable or self.mode == "loop":
             return False
         size = sum(self._template[name].numel() for name in part)
         small = size <= STACK_BELOW or self.data.x.device.type != "cpu"

@@ -35,6 +35,7 @@ def evaluate(model: Model, params: Tree, data: ClientData, mode: Mode = "auto") 
     if not len(data.y):
         zeros = np.zeros(len(data.sizes))
         return Scores(zeros, zeros, zeros)
+    model.module.eval()
     template = model.params.all
     own = Tree({k: v for k, v in params.items() if v.ndim > template[k].ndim})
     shared = Tree({k: v for k, v in params.items() if k not in own})
@@ -45,7 +46,12 @@ def evaluate(model: Model, params: Tree, data: ClientData, mode: Mode = "auto") 
     if not own:
         net.bind(shared)
         out = _in_slices(net, x)
-    elif mode != "loop" and sum(template[k].numel() for k in own) <= STACK_BELOW and len(data.sizes) > 1:
+    elif (
+        mode != "loop"
+        and model.stackable
+        and sum(template[k].numel() for k in own) <= STACK_BELOW
+        and len(data.sizes) > 1
+    ):
         out = _stacked(net, own, shared, x, data)
     else:
         out = torch.cat(list(_looped(net, own, shared, x, data)))

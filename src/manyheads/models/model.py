@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from manyheads.core.errors import UserError, one_of
 from manyheads.core.trees import Params, Tree
-from manyheads.models.stacked import stacked_forward
+from manyheads.models.stacked import is_plain, stacked_forward
 
 __all__ = ["Model", "Net"]
 
@@ -26,6 +26,7 @@ class Net:
         self.module = module
         self._own = {prefix + name: p for name, p in module.named_parameters()}
         self._prefix = prefix
+        self._plain = is_plain(module)
 
     def bind(self, params: Mapping[str, Tensor], train: Iterable[str] = ()) -> dict[str, Tensor]:
         """Let the module compute with these tensors (not copies of them); gives those to ``train``, as leaves."""
@@ -42,7 +43,8 @@ class Net:
 
     def stacked(self, params: Mapping[str, Tensor], x: Tensor) -> Tensor:
         """Outputs of many clients' models at once; see :func:`stacked_forward`."""
-        return stacked_forward(self.module, {k.removeprefix(self._prefix): v for k, v in params.items()}, x)
+        own = {k.removeprefix(self._prefix): v for k, v in params.items()}
+        return stacked_forward(self.module, own, x, self._plain)
 
 
 class Model:
@@ -61,7 +63,7 @@ class Model:
         trained = {k: p for k, p in module.named_parameters() if p.requires_grad}
         if not trained:
             raise UserError("the model has no trainable parameters")
-        if any(isinstance(m, nn.modules.batchnorm._BatchNorm) and m.track_running_stats for m in module.modules()):
+        if any(isinstance(m, nn.modules.batchnorm._NormBase) and m.track_running_stats for m in module.modules()):
             raise UserError("the model has batch norm with running statistics", fix="use GroupNorm or LayerNorm")
         prefixes = self._head_prefixes(trained, head)
         in_head = {k for k in trained if any(k == p or k.startswith(f"{p}.") for p in prefixes)}
@@ -69,6 +71,8 @@ class Model:
         self.params = Params(tree.select(trained.keys() - in_head), tree.select(in_head))
         self.random = any(isinstance(m, nn.modules.dropout._DropoutNd) and m.p > 0 for m in module.modules())
         """a forward pass in training draws random numbers"""
+        self.stackable = False
+        """several clients' models can be computed at once; found out by :meth:`check`"""
         self.net = Net(module)
         self.head_net: Net | None = None
         """the head alone, if the model's output is the head applied to features"""
@@ -94,31 +98,65 @@ class Model:
 
     def check(self, x: Tensor, task: Task, outputs: int) -> None:
         """Try the model on a few samples: its output must fit the labels. Learns whether features can be kept."""
-        calls: list[tuple[tuple[object, ...], object]] = []
-        name = self._prefixes[0] if len(self._prefixes) == 1 else ""
-        head = dict(self.module.named_modules()).get(name) if name else None
-        hook = head.register_forward_hook(lambda _m, args, out: calls.append((args, out))) if head else None
         self.net.bind(self.params.all)
+        head = self._head_module()
+        calls: list[tuple[tuple[object, ...], Tensor, Tensor]] = []
+        hook = head.register_forward_hook(lambda _m, args, o: calls.append((args, o, o.clone()))) if head else None
         try:
-            with torch.no_grad():
+            with torch.no_grad(), torch.random.fork_rng(devices=[]):
+                self.module.train()
+                before = torch.get_rng_state()
+                self.net(x)
+                self.random = self.random or not torch.equal(before, torch.get_rng_state())
+                self.module.eval()
+                calls.clear()
                 out = self.net(x)
-        except (RuntimeError, TypeError, ValueError) as error:
+        except (RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
+            first = (str(error).splitlines() or [type(error).__name__])[0]
             raise UserError(
-                f"the model cannot read the data: {str(error).splitlines()[0]}",
-                given=f"samples of shape {tuple(x.shape[1:])}",
+                f"the model cannot read the data: {first}", given=f"samples of shape {tuple(x.shape[1:])}"
             ) from None
         finally:
             if hook is not None:
                 hook.remove()
-        wanted = {(len(x), outputs)} | ({(len(x),)} if task == "regression" and outputs == 1 else set())
-        if tuple(out.shape) not in wanted:
+        self._check_output(out, len(x), task, outputs)
+        self.stackable = self._try_stacked(x, out)
+        # the head comes last, once, with one input, and nothing happens to its output
+        if (
+            head is not None
+            and len(calls) == 1
+            and len(calls[0][0]) == 1
+            and calls[0][1] is out
+            and torch.equal(calls[0][2], out)
+        ):
+            self.head_net = Net(head, f"{self._prefixes[0]}.")
+
+    def _try_stacked(self, x: Tensor, out: Tensor) -> bool:
+        """Whether a stack of two gives what the module gives, so that an exotic one is looped over instead."""
+        if len(list(self.module.named_parameters(remove_duplicate=False))) != len(list(self.module.parameters())):
+            return False  # a layer used twice: torch.func does not put its parameters back
+        try:
+            with torch.no_grad():
+                two = {k: torch.stack([v, v]) for k, v in self.params.all.items()}
+                stacked = self.net.stacked(two, torch.stack([x, x]))
+        except (RuntimeError, NotImplementedError, TypeError, ValueError):
+            return False
+        return stacked.shape == (2, *out.shape) and torch.allclose(stacked[1], out, rtol=1e-4, atol=1e-5)
+
+    def _head_module(self) -> nn.Module | None:
+        named = dict(self.module.named_modules())
+        return named.get(self._prefixes[0]) if len(self._prefixes) == 1 and self._prefixes[0] else None
+
+    @staticmethod
+    def _check_output(out: object, samples: int, task: Task, outputs: int) -> None:
+        shape = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
+        if shape != (samples, outputs) and not (task == "regression" and outputs == 1 and shape == (samples,)):
+            kind = f"{outputs} {'classes' if task == 'classification' else 'targets'}"
             raise UserError(
                 "the model's output does not fit the labels",
-                given=f"outputs of shape {tuple(out.shape[1:])}",
-                allowed=f"({outputs},) for {task} with {outputs} {'classes' if task == 'classification' else 'targets'}",
+                given=f"outputs of shape {shape[1:]}" if isinstance(shape, tuple) else shape,
+                allowed=f"({outputs},) for {task} with {kind}",
             )
-        if head is not None and len(calls) == 1 and calls[0][1] is out and len(calls[0][0]) == 1:
-            self.head_net = Net(head, f"{name}.")
 
     def features(self, body: Mapping[str, Tensor], x: Tensor) -> Tensor:
         """What the head gets to see: its input, with this body."""

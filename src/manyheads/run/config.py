@@ -13,7 +13,7 @@ from pydantic import Field
 from manyheads.core.contract import Algorithm, algorithm_named
 from manyheads.core.errors import UserError
 from manyheads.core.settings import as_dict, build, settings
-from manyheads.data import Federation, federate, parse_partition, source_named
+from manyheads.data import Federation, Key, federate, parse_partition, source_named
 from manyheads.models import Model, build_model, model_named
 from manyheads.run.training import Training
 
@@ -54,8 +54,14 @@ def assemble(config: Config) -> tuple[Algorithm, Model, Federation, Table]:
     table: Table = {"data": _table(source), "model": _table(spec)}
     if hasattr(source, "pool"):
         partition = parse_partition(config.partition or "iid")
-        federation = federate(source.pool(config.seed), partition, clients=config.clients or 20, seed=config.seed)
-        table |= {"partition": {"name": partition.name, **as_dict(partition)}, "clients": config.clients or 20}
+        natural = isinstance(partition, Key)
+        if natural and config.clients:
+            raise UserError(
+                "the key decides how many clients there are", where="clients", given=config.clients, fix="leave it out"
+            )
+        clients = 0 if natural else config.clients or 20
+        federation = federate(source.pool(config.seed), partition, clients=clients, seed=config.seed)
+        table |= {"partition": _table(partition), "clients": clients}
     else:
         if config.partition:
             raise UserError(

@@ -166,6 +166,11 @@ def check(algorithm: Algorithm, model: Model, federation: Federation, training: 
     like = next(iter(model.params.all.values()))
     few = ClientData.of(federation.train.select([0]), federation.task, like)
     model.check(few.x[:2], federation.task, federation.outputs)
+    if training.engine.mode == "stacked" and (model.random or not model.stackable):
+        why = "draws random numbers (dropout)" if model.random else "does not go through torch.func.vmap"
+        raise UserError(
+            f"this model cannot be stacked: it {why}", where="engine", given="stacked", allowed="auto, loop"
+        )
     sample_cohort(training, len(federation), 1)
     if training.evaluate.split == "validation" and federation.validation is None:
         raise UserError(

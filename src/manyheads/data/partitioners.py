@@ -75,7 +75,7 @@ class Dirichlet(Partition):
     """
 
     name: ClassVar[str] = "dirichlet"
-    alpha: Annotated[float, Field(gt=0)] = 0.6
+    alpha: Annotated[float, Field(gt=0, le=1e6)] = 0.6
     """small: each class sits with few clients; large: all clients alike"""
     minimum: Annotated[int, Field(ge=1)] = 1
     """least number of training samples a client has"""
@@ -124,31 +124,41 @@ class Classes(Partition):
     """classes a client, the papers' S or C"""
 
     def counts(self, clients: int, per_class: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        classes = len(per_class)
-        if self.per_client > classes:
+        present = np.flatnonzero(per_class)
+        if self.per_client > len(present):
             raise UserError(
                 "more classes a client than there are",
                 where="partition classes",
                 given=self.per_client,
-                allowed=f"1 to {classes}",
+                allowed=f"1 to {len(present)}",
             )
-        left = np.bincount(_slots(clients * self.per_client, classes, rng), minlength=classes)
-        held = np.zeros((clients, classes), dtype=int)
+        left = np.bincount(_slots(clients * self.per_client, len(present), rng), minlength=len(present))
+        held = np.zeros((clients, len(per_class)), dtype=int)
         for client in rng.permutation(clients):
             # those with most left, ties at random: never runs into a client that would need a class twice
-            chosen = np.lexsort((rng.random(classes), -left))[: self.per_client]
-            held[client, chosen] = 1
+            chosen = np.lexsort((rng.random(len(present)), -left))[: self.per_client]
+            held[client, present[chosen]] = 1
             left[chosen] -= 1
-        return self._equal(held, per_class)
+        owners = held.sum(axis=0)
+        short = np.flatnonzero(per_class < owners)
+        if len(short):
+            raise UserError(
+                f"class {short[0]} has {per_class[short[0]]} training samples for {owners[short[0]]} clients",
+                where="partition classes",
+                fix="use fewer clients, or leave the class out",
+            )
+        return held * self._each(owners, per_class)
 
     def counts_like(self, train: np.ndarray, per_class: np.ndarray, per_class_train: np.ndarray) -> np.ndarray:
-        return self._equal((train > 0).astype(int), per_class)
+        held = (train > 0).astype(int)
+        owners = held.sum(axis=0)
+        each = self._each(owners, per_class)
+        # too few test samples for one each: some of the owners of a class go without
+        return held * each if each else proportional(held / np.maximum(owners, 1), per_class)
 
     @staticmethod
-    def _equal(held: np.ndarray, per_class: np.ndarray) -> np.ndarray:
-        owners = held.sum(axis=0)
-        each = min((per_class[owners > 0] // owners[owners > 0]).tolist(), default=0)
-        return held * each
+    def _each(owners: np.ndarray, per_class: np.ndarray) -> int:
+        return min((per_class[owners > 0] // owners[owners > 0]).tolist(), default=0)
 
 
 @settings
@@ -180,6 +190,10 @@ class Mixture(Partition):
         need = wanted.sum(axis=0)
         scale = (per_class[need > 0] / need[need > 0]).min()
         return proportional(wanted * scale / np.maximum(per_class, 1), per_class)
+
+    def counts_like(self, train: np.ndarray, per_class: np.ndarray, per_class_train: np.ndarray) -> np.ndarray:
+        counts = self.counts(len(train), per_class, np.random.default_rng(0))  # nothing is drawn
+        return np.where(train > 0, counts, 0)
 
 
 @settings
@@ -240,11 +254,14 @@ def partition(
         )
     if not spec.by_label:
         train, test, classes = np.zeros(len(train), int), np.zeros(len(test), int), 1
-    classes = classes or int(train.max()) + 1
-    if len(train) < clients:
+    if len(train) and min(train.min(), test.min(initial=0)) < 0:
         raise UserError(
-            "more clients than training samples", where="clients", given=clients, allowed=f"1 to {len(train)}"
+            "labels must be 0, 1, 2, ...", where="partition", given=int(min(train.min(), test.min(initial=0)))
         )
+    classes = classes or int(max(train.max(initial=0), test.max(initial=0))) + 1
+    if not 1 <= clients <= len(train):
+        what = "more clients than training samples" if clients else "no clients"
+        raise UserError(what, where="clients", given=clients, allowed=f"1 to {len(train)}")
     in_train, in_test = (np.bincount(y, minlength=classes) for y in (train, test))
     counts = spec.counts(clients, in_train, generator(seed, Purpose.PARTITION))
     counts_test = spec.counts_like(counts, in_test, in_train)
