@@ -1,17 +1,19 @@
-"""The oracle: federated learning as most people write it first. A deep copy of the model a client, one client after
-another, torch's own optimizer, averages of state dicts. Only the batch order is the library's."""
+"""The oracle: every method as one would write it first. A deep copy of the model a client, one client after another,
+torch's own optimizer, dictionaries of weights, the Hessian as a matrix. Only the draws are the library's."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from manyheads import DSGD, SGD, FedAvg, Federation, FedRep, Local
+from manyheads import SGD, Federation, Round
+from manyheads.core.contract import Algorithm
 from manyheads.core.randomness import Purpose, batch_plan, generator
 from manyheads.run.loop import sample_cohort
 from manyheads.run.training import Training
@@ -19,42 +21,20 @@ from manyheads.run.training import Training
 Weights = dict[str, Tensor]
 
 
-def loss_of(federation: Federation, module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-    out = module(x)
-    if federation.task == "classification":
-        return functional.cross_entropy(out, y)
-    return 0.5 * functional.mse_loss(out.reshape(-1), y.reshape(-1))
+def plus(a: Weights, b: Weights, scale: float = 1.0) -> Weights:
+    return {k: a[k] + scale * b[k] for k in a}
 
 
-def client_data(federation: Federation, client: int) -> tuple[Tensor, Tensor]:
-    x, y = federation.train.client(client)
-    return torch.from_numpy(np.array(x)), torch.from_numpy(np.array(y))
+def minus(a: Weights, b: Weights) -> Weights:
+    return plus(a, b, -1.0)
 
 
-def plan(seed: int, round: int, client: int, phase: int, samples: int, **how: int) -> list[np.ndarray]:
-    return batch_plan(generator(seed, Purpose.BATCHES, round, client, phase), samples, **how)
+def times(a: Weights, scale: float) -> Weights:
+    return {k: scale * v for k, v in a.items()}
 
 
-def train(
-    module: nn.Module, names: Iterable[str], batches: list, federation: Federation, client: int, opt: SGD
-) -> None:
-    names = set(names)
-    x, y = client_data(federation, client)
-    for name, p in module.named_parameters():
-        p.requires_grad_(name in names)
-    decayed = [p for n, p in module.named_parameters() if n in names and not n.endswith("bias")]
-    biases = [p for n, p in module.named_parameters() if n in names and n.endswith("bias")]
-    groups = [{"params": decayed, "weight_decay": opt.weight_decay}, {"params": biases, "weight_decay": 0.0}]
-    optimizer = torch.optim.SGD([g for g in groups if g["params"]], lr=opt.lr, momentum=opt.momentum)
-    for rows in batches:
-        optimizer.zero_grad()
-        loss_of(federation, module, x[rows], y[rows]).backward()
-        optimizer.step()
-
-
-def weights_of(module: nn.Module, names: Iterable[str] | None = None) -> Weights:
-    chosen = set(names) if names is not None else None
-    return {k: v.detach().clone() for k, v in module.named_parameters() if chosen is None or k in chosen}
+def only(a: Weights, names: Iterable[str]) -> Weights:
+    return {k: a[k] for k in a if k in set(names)}
 
 
 def average(weights: list[Weights], shares: list[float]) -> Weights:
@@ -62,55 +42,313 @@ def average(weights: list[Weights], shares: list[float]) -> Weights:
     return {k: sum(s / total * w[k] for w, s in zip(weights, shares, strict=True)) for k in weights[0]}
 
 
-def with_weights(module: nn.Module, *weights: Weights) -> nn.Module:
-    module = copy.deepcopy(module)
-    module.load_state_dict({k: v for w in weights for k, v in w.items()}, strict=False)
-    return module
+class Plain:
+    """One run of one method. ``server`` and ``clients`` hold dictionaries of weights by name."""
 
+    def __init__(self, algorithm: Any, module: nn.Module, head: list[str], federation: Federation, training: Training):
+        self.a, self.module, self.head, self.federation, self.training = algorithm, module, head, federation, training
+        self.start = {k: v.detach().clone() for k, v in module.named_parameters()}
+        self.body = [k for k in self.start if k not in head]
+        self.server: dict[str, Any] = {}
+        self.clients: dict[int, dict[str, Any]] = {}
+        self.round = 0
 
-def run(
-    algorithm: object, module: nn.Module, head: list[str], federation: Federation, training: Training
-) -> tuple[Weights, dict[int, Weights]]:
-    """The server's weights and every touched client's own, after all rounds."""
-    names = [n for n, _ in module.named_parameters()]
-    body = [n for n in names if n not in head]
-    seed, sizes = training.seed, federation.train.sizes
-    start = weights_of(module)
-    server = {k: start[k] for k in (body if isinstance(algorithm, FedRep) else names)}
-    clients: dict[int, Weights] = {}
-    for round in range(1, training.rounds + 1):
-        uploads, shares = [], []
-        for i in sample_cohort(training, len(federation), round, isinstance(algorithm, Local)):
-            n = int(sizes[i])
-            shares.append(1.0 if isinstance(algorithm, FedRep) else float(n))
-            own = with_weights(module, start, server, clients.get(i, {}))
-            if isinstance(algorithm, FedRep):
-                batches = plan(seed, round, i, 0, n, batch=algorithm.batch, epochs=algorithm.head_epochs)
-                train(own, head, batches, federation, i, algorithm.sgd)
-                how = {"epochs": algorithm.body_epochs, "steps": algorithm.body_steps}
-                batches = plan(seed, round, i, 1, n, batch=algorithm.batch, **how)
-                train(own, body, batches, federation, i, algorithm.sgd)
-                clients[i] = weights_of(own, head)
-                uploads.append(weights_of(own, body))
-            elif isinstance(algorithm, DSGD):
-                x, y = client_data(federation, i)
-                rows = plan(seed, round, i, 0, n, batch=algorithm.batch, steps=1)[0]
-                loss_of(federation, own, x[rows], y[rows]).backward()
-                uploads.append(
-                    {
-                        k: v - algorithm.lr * p.grad
-                        for (k, p), v in zip(own.named_parameters(), server.values(), strict=True)
-                    }
-                )
-            else:
-                assert isinstance(algorithm, FedAvg | Local)
-                how = {"epochs": algorithm.epochs, "steps": algorithm.steps}
-                batches = plan(seed, round, i, 0, n, batch=algorithm.batch, **how)
-                train(own, names, batches, federation, i, algorithm.sgd)
-                if isinstance(algorithm, Local):
-                    clients[i] = weights_of(own)
+    # -- data and derivatives -----------------------------------------------------------------------------------------
+
+    def data(self, i: int) -> tuple[Tensor, Tensor]:
+        x, y = self.federation.train.client(i)
+        return torch.from_numpy(np.array(x)), torch.from_numpy(np.array(y))
+
+    def size(self, i: int) -> int:
+        return int(self.federation.train.sizes[i])
+
+    def plan(self, i: int, phase: int, *stream: int, **how: Any) -> list[np.ndarray]:
+        return batch_plan(
+            generator(self.training.seed, Purpose.BATCHES, self.round, i, phase, *stream), self.size(i), **how
+        )
+
+    def loss(self, net: nn.Module, i: int, rows: np.ndarray) -> Tensor:
+        x, y = self.data(i)
+        out = net(x[rows])
+        if self.federation.task == "classification":
+            return functional.cross_entropy(out, y[rows])
+        return 0.5 * functional.mse_loss(out.reshape(-1), y[rows].reshape(-1))
+
+    def net(self, w: Weights) -> nn.Module:
+        net = copy.deepcopy(self.module)
+        net.load_state_dict(w, strict=False)
+        return net
+
+    def gradient(self, w: Weights, i: int, rows: np.ndarray) -> Weights:
+        net = self.net(w)
+        self.loss(net, i, rows).backward()
+        return {k: p.grad.clone() for k, p in net.named_parameters()}
+
+    def hessian_times(self, w: Weights, v: Weights, i: int, rows: np.ndarray) -> Weights:
+        """By the whole Hessian matrix."""
+        names, shapes = list(w), [w[k].shape for k in w]
+        sizes = [w[k].numel() for k in names]
+
+        def loss(flat: Tensor) -> Tensor:
+            parts = {k: p.view(s) for k, p, s in zip(names, flat.split(sizes), shapes, strict=True)}
+            x, y = self.data(i)
+            return functional.cross_entropy(torch.func.functional_call(self.module, parts, (x[rows],)), y[rows])
+
+        matrix = torch.autograd.functional.hessian(loss, torch.cat([w[k].flatten() for k in names]))
+        product = matrix @ torch.cat([v[k].flatten() for k in names])
+        return {k: p.view(s) for k, p, s in zip(names, product.split(sizes), shapes, strict=True)}
+
+    def sgd(
+        self, w: Weights, i: int, phase: int, opt: SGD, train: Iterable[str] | None = None,
+        extra: Callable[[Weights], Weights] | None = None, **how: int,
+    ) -> Weights:  # fmt: skip
+        net, names = self.net(w), set(train if train is not None else w)
+        chosen = {k: p for k, p in net.named_parameters() if k in names}
+        groups = [
+            {"params": [p for k, p in chosen.items() if not k.endswith("bias")], "weight_decay": opt.weight_decay},
+            {"params": [p for k, p in chosen.items() if k.endswith("bias")], "weight_decay": 0.0},
+        ]
+        optimizer = torch.optim.SGD([g for g in groups if g["params"]], lr=opt.lr, momentum=opt.momentum)
+        for rows in self.plan(i, phase, **how):
+            optimizer.zero_grad()
+            self.loss(net, i, rows).backward()
+            if extra is not None:
+                for k, g in extra({k: p.detach() for k, p in chosen.items()}).items():
+                    chosen[k].grad += g
+            optimizer.step()
+        return {k: v.detach().clone() for k, v in net.named_parameters()}
+
+    @property
+    def work(self) -> dict[str, int]:
+        return {"batch": self.a.batch, "epochs": self.a.epochs, "steps": self.a.steps}
+
+    # -- the round loop -----------------------------------------------------------------------------------------------
+
+    def run(self) -> Plain:
+        name = self.a.name.replace("-", "_")
+        getattr(self, f"begin_{name}", self.begin_shared)()
+        for index in range(1, self.training.rounds + 1):
+            self.round = index
+            cohort = sample_cohort(self.training, len(self.federation), self.round, self.a.everyone(self.round))
+            equal = self.a.weighting == "equal"
+            shares = [1.0 if equal else float(self.size(i)) for i in cohort]
+            uploads = [getattr(self, name)(i) for i in cohort]
+            merge = getattr(self, f"merge_{name}", self.merge_mean)
+            if uploads[0] is not None:
+                merge(cohort, uploads, shares)
+        return self
+
+    def begin_shared(self) -> None:
+        self.server = {"model": self.start}
+
+    def merge_mean(self, cohort: list[int], uploads: list[Weights], shares: list[float]) -> None:
+        (name,) = self.server
+        self.server = {name: average(uploads, shares)}
+
+    def own(self, i: int, **initial: Any) -> dict[str, Any]:
+        return self.clients.setdefault(i, initial)
+
+    # -- the methods --------------------------------------------------------------------------------------------------
+
+    def fedavg(self, i: int) -> Weights:
+        return self.sgd(self.server["model"], i, 0, self.a.sgd, **self.work)
+
+    def fedprox(self, i: int) -> Weights:
+        w = self.server["model"]
+        return self.sgd(w, i, 0, self.a.sgd, extra=lambda y: times(minus(y, w), self.a.mu), **self.work)
+
+    def dsgd(self, i: int) -> Weights:
+        return self.gradient(self.server["model"], i, self.plan(i, 0, batch=self.a.batch, steps=1)[0])
+
+    def merge_dsgd(self, cohort: list[int], uploads: list[Weights], shares: list[float]) -> None:
+        self.server = {"model": plus(self.server["model"], average(uploads, shares), -self.a.lr)}
+
+    def local_sgd(self, i: int) -> Weights:
+        w, single = self.server["model"], self.a.gradient == "single"
+        for rows in self.plan(i, 0, batch=1 if single else 0, steps=self.a.steps, independent=True):
+            scale = self.size(i) if single and self.a.scale_by_n else 1
+            w = plus(w, self.gradient(w, i, rows), -self.a.lr * scale)
+        return w
+
+    def local(self, i: int) -> None:
+        own = self.own(i, model=self.start)
+        own["model"] = self.sgd(own["model"], i, 0, self.a.sgd, **self.work)
+
+    def begin_fedrep(self) -> None:
+        self.server = {"body": only(self.start, self.body)}
+
+    begin_fedper = begin_fedrep
+
+    def fedrep(self, i: int) -> Weights:
+        own = self.own(i, head=only(self.start, self.head))
+        both = {**self.server["body"], **own["head"]}
+        both = self.sgd(both, i, 0, self.a.sgd, train=self.head, batch=self.a.batch, epochs=self.a.head_epochs)
+        how = {"batch": self.a.batch, "epochs": self.a.body_epochs, "steps": self.a.body_steps}
+        both = self.sgd(both, i, 1, self.a.sgd, train=self.body, **how)
+        own["head"] = only(both, self.head)
+        return only(both, self.body)
+
+    def fedper(self, i: int) -> Weights:
+        own = self.own(i, head=only(self.start, self.head))
+        both = self.sgd({**self.server["body"], **own["head"]}, i, 0, self.a.sgd, **self.work)
+        own["head"] = only(both, self.head)
+        return only(both, self.body)
+
+    def begin_lg_fedavg(self) -> None:
+        layers = list(dict.fromkeys(k.rpartition(".")[0] for k in self.start))[-self.a.shared_layers :]
+        self.server = {"top": {k: v for k, v in self.start.items() if k.rpartition(".")[0] in layers}}
+
+    def lg_fedavg(self, i: int) -> Weights:
+        top = self.server["top"]
+        own = self.own(i, bottom={k: v for k, v in self.start.items() if k not in top})
+        both = self.sgd({**own["bottom"], **top}, i, 0, self.a.sgd, **self.work)
+        own["bottom"] = only(both, own["bottom"])
+        return only(both, top)
+
+    def begin_scaffold(self) -> None:
+        self.server = {"model": self.start, "control": times(self.start, 0.0)}
+
+    def scaffold(self, i: int) -> tuple[Weights, Weights]:
+        x, c = self.server["model"], self.server["control"]
+        own = self.own(i, control=times(self.start, 0.0))
+        shift = minus(c, own["control"])
+        y = self.sgd(x, i, 0, SGD(lr=self.a.lr, momentum=0.0), extra=lambda _: shift, **self.work)
+        if self.a.option == "I":
+            new = self.gradient(x, i, np.arange(self.size(i)))
+        else:
+            steps = len(self.plan(i, 0, **self.work))
+            new = plus(minus(own["control"], c), minus(x, y), 1 / (steps * self.a.lr))
+        change = minus(new, own["control"])
+        own["control"] = new
+        return minus(y, x), change
+
+    def merge_scaffold(self, cohort: list[int], uploads: list[tuple[Weights, Weights]], shares: list[float]) -> None:
+        models, controls = zip(*uploads, strict=True)
+        part = len(cohort) / len(self.federation)
+        self.server = {
+            "model": plus(self.server["model"], average(list(models), shares), self.a.server_lr),
+            "control": plus(self.server["control"], average(list(controls), shares), part),
+        }
+
+    def perfedavg(self, i: int) -> Weights:
+        w, a = self.server["model"], self.a
+        sizes = (a.batch, a.outer_batch, a.hessian_batch)
+        streams = [
+            self.plan(i, 0, *([s] if s else []), batch=b, steps=a.steps, independent=True) for s, b in enumerate(sizes)
+        ]
+        for D, D1, D2 in zip(*streams, strict=True):
+            path = [w]
+            for _ in range(a.inner_steps):
+                path.append(plus(path[-1], self.gradient(path[-1], i, D), -a.alpha))
+            v = self.gradient(path[-1], i, D1)
+            for point in reversed(path[:-1]) if a.variant != "fo" else []:
+                if a.variant == "exact":
+                    product = self.hessian_times(point, v, i, D2)
                 else:
-                    uploads.append(weights_of(own))
-        if uploads:
-            server = average(uploads, shares)
-    return server, clients
+                    ahead, behind = (self.gradient(plus(point, v, s), i, D2) for s in (a.delta, -a.delta))
+                    product = times(minus(ahead, behind), 0.5 / a.delta)
+                v = plus(v, product, -a.alpha)
+            w = plus(w, v, -a.beta)
+        return w
+
+    def apfl(self, i: int) -> Weights:
+        own = self.own(i, model=self.start, alpha=self.a.alpha)
+        w, v, a = self.server["model"], own["model"], own["alpha"]
+        for rows in self.plan(i, 0, batch=self.a.batch, epochs=self.a.epochs, steps=self.a.steps):
+            mixed = self.gradient(plus(times(v, a), w, 1 - a), i, rows)
+            slope = sum(float(((v[k] - w[k]) * mixed[k]).sum()) for k in w)
+            w, v = plus(w, self.gradient(w, i, rows), -self.a.lr), plus(v, mixed, -self.a.lr * a)
+            a = min(1.0, max(0.0, a - self.a.lr * slope)) if self.a.adaptive else a
+        own["model"], own["alpha"] = v, a
+        return w
+
+    def ditto(self, i: int) -> Weights:
+        own, w = self.own(i, model=self.start), self.server["model"]
+        upload = self.sgd(w, i, 0, self.a.sgd, **self.work)
+        own["model"] = self.sgd(
+            own["model"], i, 1, self.a.sgd, extra=lambda v: times(minus(v, w), self.a.lam), **self.work
+        )
+        return upload
+
+    def coin(self, round: int) -> bool:
+        return Round(round, self.training.seed, 0, 0).coin(self.a.p)
+
+    def begin_l2gd(self) -> None:
+        self.server = {"mean": self.start}
+
+    def l2gd(self, i: int) -> Weights:
+        own, n = self.own(i, model=self.start), len(self.federation)
+        if self.coin(self.round):
+            pull = self.a.eta * self.a.lam / (n * self.a.p)
+            own["model"] = plus(own["model"], minus(own["model"], self.server["mean"]), -pull)
+        else:
+            rows = self.plan(i, 0, batch=self.a.batch, steps=1)[0]
+            own["model"] = plus(own["model"], self.gradient(own["model"], i, rows), -self.a.eta / (n * (1 - self.a.p)))
+        return own["model"]  # the plain loop averages after every round; the mean is the same
+
+    def begin_fedmtl(self) -> None:
+        n = len(self.federation)
+        omega = torch.eye(n) if self.a.relations == "learned" else torch.eye(n) - torch.ones(n, n) / n
+        self.server = {"models": [self.start] * n, "omega": omega}
+
+    def fedmtl(self, i: int) -> Weights:
+        own, omega, models = self.own(i, model=self.start), self.server["omega"], self.server["models"]
+
+        def related(w: Weights) -> Weights:
+            total = times(w, float(omega[i, i]))
+            for j in range(len(models)):
+                if j != i:
+                    total = plus(total, models[j], float(omega[i, j]))
+            return times(total, 2 * self.a.lam)
+
+        own["model"] = self.sgd(own["model"], i, 0, self.a.sgd, extra=related, **self.work)
+        return own["model"]
+
+    def merge_fedmtl(self, cohort: list[int], uploads: list[Weights], shares: list[float]) -> None:
+        models = list(self.server["models"])
+        for i, w in zip(cohort, uploads, strict=True):
+            models[i] = w
+        omega = self.server["omega"]
+        if self.a.relations == "learned":
+            W = torch.stack([torch.cat([w[k].flatten() for k in w]) for w in models]).double().numpy()
+            values, vectors = np.linalg.eigh(W @ W.T)
+            root = vectors @ np.diag(np.sqrt(values.clip(0))) @ vectors.T
+            mixed = (1 - self.a.ridge) * root / np.trace(root) + self.a.ridge * np.eye(len(models)) / len(models)
+            omega = torch.from_numpy(np.linalg.inv(mixed) / len(models))
+        self.server = {"models": models, "omega": omega}
+
+    def begin_fedrep_linear(self) -> None:
+        self.server = {"body": only(self.start, self.body)}
+
+    def fedrep_linear(self, i: int) -> Any:
+        x, y = (v.numpy() for v in self.data(i))
+        rows = self.plan(i, 0, batch=self.a.batch, steps=1)[0]
+        x, y = x[rows], y[rows]
+        own = self.own(i, head=only(self.start, self.head))
+        (body_name,), (head_name,) = self.body, self.head
+        if self.a.start == "moments" and self.round == 1:
+            return sum(y[j] ** 2 * np.outer(x[j], x[j]) for j in range(len(y))) / len(y)
+        B = self.server["body"][body_name].numpy().T
+        if self.a.head_steps:
+            w = own["head"][head_name].numpy()[0]
+            for _ in range(self.a.head_steps):
+                w = w - self.a.head_lr * (x @ B).T @ (x @ B @ w - y) / len(y)
+        else:
+            w = np.linalg.lstsq(x @ B, y, rcond=None)[0]
+        own["head"] = {head_name: torch.from_numpy(w[None])}
+        slope = sum((w @ B.T @ x[j] - y[j]) * np.outer(x[j], w) for j in range(len(y))) / len(y)
+        return {body_name: torch.from_numpy((B - self.a.eta * slope).T)}
+
+    def merge_fedrep_linear(self, cohort: list[int], uploads: list[Any], shares: list[float]) -> None:
+        (body_name,) = self.body
+        if isinstance(uploads[0], np.ndarray):
+            vectors = np.linalg.svd(sum(uploads) / len(uploads))[0][:, : len(self.server["body"][body_name])]
+            signs = [np.sign(max(v, key=abs)) for v in vectors.T]
+            self.server = {"body": {body_name: torch.from_numpy((vectors * signs).T.copy())}}
+        else:
+            self.merge_mean(cohort, uploads, shares)
+
+
+def run(algorithm: Algorithm, module: nn.Module, head: list[str], federation: Federation, training: Training) -> Plain:
+    """A whole run of the plain loop."""
+    return Plain(algorithm, module, head, federation, training).run()

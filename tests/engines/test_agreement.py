@@ -1,4 +1,4 @@
-"""Every engine gives the numbers of the plain loop."""
+"""Every engine gives the numbers of the plain loop, for every method."""
 
 from __future__ import annotations
 
@@ -7,8 +7,32 @@ import reference
 import torch
 from problems import ConvNet, images, ragged, small_net
 
-from manyheads import DSGD, SGD, Engine, FedAvg, FedRep, Local, Model, simulate
+from manyheads import (
+    APFL,
+    DSGD,
+    L2GD,
+    SGD,
+    Ditto,
+    Engine,
+    FedAvg,
+    FedMTL,
+    FedPer,
+    FedProx,
+    FedRep,
+    FedRepLinear,
+    LGFedAvg,
+    Local,
+    LocalSGD,
+    Model,
+    PerFedAvg,
+    Scaffold,
+    Tree,
+    simulate,
+)
+from manyheads.core.contract import REGISTRY
 from manyheads.core.randomness import Purpose, torch_seeded
+from manyheads.data import LinearTasks
+from manyheads.models import LinearRepresentation
 from manyheads.run.training import Training
 
 OPT = SGD(lr=0.05, momentum=0.5, weight_decay=1e-3)
@@ -16,37 +40,107 @@ ALGORITHMS = [
     FedAvg(epochs=2, batch=5, sgd=OPT),
     FedAvg(steps=3, batch=4, sgd=SGD(lr=0.1, momentum=0.0)),
     FedAvg(steps=2, batch=0, sgd=OPT),
+    FedProx(epochs=2, batch=5, sgd=OPT, mu=0.7),
     DSGD(batch=5, lr=0.2),
     DSGD(batch=0, lr=0.2),
+    LocalSGD(gradient="full", steps=3, lr=0.1),
+    LocalSGD(gradient="single", steps=3, lr=0.01),
     FedRep(head_epochs=3, body_epochs=2, batch=5, sgd=OPT),
     FedRep(head_epochs=1, body_steps=2, batch=8, sgd=OPT),
+    FedPer(epochs=2, batch=5, sgd=OPT),
+    LGFedAvg(epochs=1, batch=5, sgd=OPT),
     Local(epochs=1, batch=5, sgd=OPT),
+    Scaffold(epochs=2, batch=5, lr=0.05, server_lr=0.5, option="I"),
+    Scaffold(epochs=2, batch=5, lr=0.05, server_lr=0.5, option="II"),
+    PerFedAvg(variant="exact", alpha=0.1, beta=0.1, steps=3, batch=4, outer_batch=5, hessian_batch=6),
+    PerFedAvg(variant="exact", alpha=0.1, beta=0.1, steps=2, batch=4, outer_batch=5, hessian_batch=6, inner_steps=3),
+    PerFedAvg(variant="fo", alpha=0.1, beta=0.1, steps=3, batch=4, outer_batch=5, hessian_batch=6),
+    PerFedAvg(variant="hf", alpha=0.1, beta=0.1, steps=3, batch=4, outer_batch=5, hessian_batch=6, delta=0.05),
+    APFL(epochs=2, batch=5, lr=0.1, alpha=0.6),
+    APFL(epochs=2, batch=5, lr=0.1, alpha=0.6, adaptive=True),
+    Ditto(epochs=2, batch=5, sgd=OPT, lam=0.3),
+    L2GD(eta=2.0, lam=0.5, p=0.5, batch=5),
+    FedMTL(epochs=2, batch=5, sgd=OPT, lam=0.02),
+    FedMTL(epochs=2, batch=5, sgd=OPT, lam=0.1, relations="mean"),
 ]
+LINEAR = [
+    FedRepLinear(eta=0.3),
+    FedRepLinear(eta=0.3, batch=8, head_steps=10, head_lr=0.2),
+    FedRepLinear(eta=0.3, start="given", head_steps=1, head_lr=0.2),
+]
+ROUNDS = 4
 
 
-def networks():
-    with torch_seeded(1, Purpose.MODEL):
-        conv = ConvNet()
-    return [pytest.param(small_net(), "4", ragged(), id="mlp"), pytest.param(conv, "out", images(), id="conv")]
+def test_every_method_is_here():
+    assert {a.name for a in (*ALGORITHMS, *LINEAR)} == REGISTRY.keys()
+
+
+def agrees(algorithm, module, head, federation, mode, participation=0.6, atol=1e-5):
+    training = Training(rounds=ROUNDS, participation=participation, seed=5)
+    model = Model(module, head=head)
+    plain = reference.run(algorithm, module, list(model.params.head), federation, training)
+    run = simulate(
+        algorithm, model, federation, rounds=ROUNDS, participation=participation, seed=5, engine=Engine(mode=mode)
+    )
+    compared = 0
+    for name, value in run.server.items():
+        if algorithm.name == "l2gd":
+            continue  # holds the last mean that was needed, not the last mean
+        wanted = plain.server[name]
+        if isinstance(wanted, list):
+            wanted = {k: torch.stack([w[k] for w in wanted]) for k in wanted[0]}
+        for got, want in _pairs(value, wanted):
+            torch.testing.assert_close(got, want.to(got), atol=atol, rtol=1e-4)
+            compared += 1
+    for client, own in plain.clients.items():
+        state = run._store.read([client])
+        for name, wanted in own.items():
+            for got, want in _pairs(state[name], wanted):
+                torch.testing.assert_close(got[0], torch.as_tensor(want).to(got[0]), atol=atol, rtol=1e-4)
+                compared += 1
+    assert compared
+
+
+def _pairs(value, wanted):
+    if isinstance(value, Tree):
+        assert value.keys() == wanted.keys()
+        return [(value[k], wanted[k]) for k in value]
+    return [(value, wanted)]
 
 
 @pytest.mark.parametrize("mode", ["loop", "stacked", "auto"])
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=str)
-@pytest.mark.parametrize(("module", "head", "federation"), networks())
-def test_equals_the_plain_loop(algorithm, module, head, federation, mode):
-    training = Training(rounds=3, participation=0.6, seed=5)
-    model = Model(module, head=head)
-    names = list(model.params.head)
-    server, clients = reference.run(algorithm, module, names, federation, training)
-    run = simulate(algorithm, model, federation, rounds=3, participation=0.6, seed=5, engine=Engine(mode=mode))
-    got = next(iter(run.server.values()), {})
-    for name, value in got.items():
-        torch.testing.assert_close(value, server[name], atol=1e-5, rtol=1e-5)
-    for client, own in clients.items():
-        model_of_client = run.client_model(client)
-        for name, value in own.items():
-            torch.testing.assert_close(model_of_client[name], value, atol=1e-5, rtol=1e-5)
-    assert isinstance(algorithm, Local) or got.keys() == server.keys()
+def test_equals_the_plain_loop(algorithm, mode):
+    # the Gram matrix of models that are all alike is singular, which the square root makes worse
+    agrees(algorithm, small_net(), "4", ragged(), mode, atol=1e-4 if algorithm.name == "fedmtl" else 1e-5)
+
+
+@pytest.mark.parametrize("mode", ["loop", "stacked"])
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        FedAvg(epochs=2, batch=5, sgd=OPT),
+        DSGD(batch=5),
+        FedRep(head_epochs=2, batch=5),
+        Scaffold(batch=5),
+        APFL(batch=5),
+    ],
+    ids=str,
+)
+def test_equals_the_plain_loop_on_a_conv_net(algorithm, mode):
+    with torch_seeded(1, Purpose.MODEL):
+        module = ConvNet()
+    agrees(algorithm, module, "out", images(), mode)
+
+
+@pytest.mark.parametrize("mode", ["loop", "stacked"])
+@pytest.mark.parametrize("algorithm", LINEAR, ids=str)
+def test_linear_fedrep_equals_the_plain_loop(algorithm, mode):
+    tasks = LinearTasks(clients=12, dim=6, rank=2, samples=25, noise=0.1, dtype="float64")
+    module, head = LinearRepresentation(rank=2).build((6,), 1)
+    with torch_seeded(1, Purpose.MODEL):
+        torch.nn.init.normal_(module[0].weight, std=0.3)
+    agrees(algorithm, module.double(), head, tasks.federation(seed=3), mode, atol=1e-9)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=str)
@@ -68,11 +162,12 @@ def test_spawned_workers_change_no_bit():
 
 def test_dropout_is_addressed_too():
     module = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 3))
-    first, again, two = (
-        simulate(FedAvg(), module, ragged(), rounds=2, engine=Engine(workers=w)).checksum for w in (1, 1, 2)
-    )
-    assert first == again == two
-    assert simulate(FedAvg(), module, ragged(), rounds=2, seed=1).checksum != first
+    for algorithm in (FedAvg(), PerFedAvg(batch=5, steps=2), APFL()):
+        first, again, two = (
+            simulate(algorithm, module, ragged(), rounds=2, engine=Engine(workers=w)).checksum for w in (1, 1, 2)
+        )
+        assert first == again == two
+        assert simulate(algorithm, module, ragged(), rounds=2, seed=1).checksum != first
 
 
 def test_global_random_state_is_left_alone():

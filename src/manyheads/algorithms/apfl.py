@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-import torch
 from pydantic import Field
 from torch import Tensor
 
@@ -53,10 +52,13 @@ class APFL(Algorithm):
         return State(model=params.all)
 
     def init_client(self, params: Params) -> State:
-        return State(model=params.all, alpha=torch.tensor(self.alpha))
+        return State(model=params.all, alpha=self._alpha(params))
+
+    def _alpha(self, params: Params) -> Tensor:
+        return next(iter(params.all.values())).new_tensor(self.alpha)
 
     def newcomer(self, params: Params, server: State) -> State:
-        return State(model=server.model, alpha=torch.tensor(self.alpha))
+        return State(model=server.model, alpha=self._alpha(params))
 
     def local(self, cohort: Cohort, server: State, client: State) -> Update:
         def step(state: State, batch: Batch) -> State:

@@ -104,7 +104,9 @@ class FedRepLinear(Algorithm):
             return uploads.mean()
         ((name, weight),) = server.body.items()
         _, vectors = torch.linalg.eigh(uploads.mean().moments)
-        return State(body=Tree({name: vectors[:, -len(weight) :].T.contiguous()}))
+        top_KD = vectors.T.flip(0)[: len(weight)]
+        largest = top_KD.gather(1, top_KD.abs().argmax(dim=1, keepdim=True))
+        return State(body=Tree({name: top_KD * largest.sign()}))  # signs are free: the same on every machine
 
     def personal_model(self, server: State, client: State) -> Tree:
         return server.body | client.head
