@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 import reference
 import torch
@@ -75,6 +77,14 @@ def test_every_method_is_here():
     assert {a.name for a in (*ALGORITHMS, *LINEAR)} == REGISTRY.keys()
 
 
+NET, FEDERATION = small_net(), ragged()
+
+
+@cache
+def by_the_plain_loop(algorithm, module, head, federation, training):
+    return reference.run(algorithm, module, list(head), federation, training)
+
+
 def agrees(algorithm, module, head, federation, mode, participation=0.6, atol=1e-5):
     training = Training(rounds=ROUNDS, participation=participation, seed=5)
     model = Model(module, head=head)
@@ -112,7 +122,7 @@ def _pairs(value, wanted):
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=str)
 def test_equals_the_plain_loop(algorithm, mode):
     # the Gram matrix of models that are all alike is singular, which the square root makes worse
-    agrees(algorithm, small_net(), "4", ragged(), mode, atol=1e-4 if algorithm.name == "fedmtl" else 1e-5)
+    agrees(algorithm, NET, "4", FEDERATION, mode, atol=1e-4 if algorithm.name == "fedmtl" else 1e-5)
 
 
 @pytest.mark.parametrize("mode", ["loop", "stacked"])

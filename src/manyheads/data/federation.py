@@ -21,7 +21,7 @@ __all__ = ["Federation", "Samples"]
 Task = Literal["classification", "regression"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Samples:
     """Inputs and labels of many clients in three arrays: client ``i`` owns rows ``offsets[i]`` to ``offsets[i + 1]``.
 
@@ -71,7 +71,7 @@ class Samples:
         return cls(x[rows], y[rows], np.cumsum([0, *map(len, parts)], dtype=np.int64))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Federation:
     """Clients with their own training and test samples, and the new clients that training must never see.
 
