@@ -47,10 +47,13 @@ def run_flags(arguments: Sequence[str]) -> list[Flag]:
         panel = {"evaluate": "Evaluation", "engine": "Engine", "finetune": "Fine-tuning"}.get(flag.path[0], "Run")
         flags.append(flag._replace(path=(*flag.path, "name"), panel="Choice") if chosen else flag._replace(panel=panel))
     config = next((read_toml(Path(a)) for a in arguments if a.endswith(".toml") and Path(a).is_file()), {})
+    goes_with = ""
     for kind, known in _CHOSEN.items():
         table = config.get(kind, {})
         fallback = table.get("name") if isinstance(table, dict) else None
-        name = given_name(arguments, f"--{kind}") or fallback or getattr(Config(), kind)["name"]
+        name = given_name(arguments, f"--{kind}") or fallback or getattr(Config(), kind).get("name", goes_with)
+        if kind == "data" and name in known:
+            goes_with = known[name].model
         if name in known:
             flags += flags_of(known[name], f"{kind.capitalize()} {name}", prefix=(kind,))
     return flags

@@ -1,6 +1,6 @@
 """Federations, partitioners and data sources."""
 
-from manyheads.data.federation import Federation, Samples
+from manyheads.data.federation import Federation, Samples, Scaling
 from manyheads.data.partitioners import (
     PARTITIONERS,
     Classes,
@@ -30,6 +30,7 @@ __all__ = [
     "Mixture",
     "Pool",
     "Samples",
+    "Scaling",
     "Shards",
     "Truth",
     "federate",

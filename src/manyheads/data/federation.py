@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -16,9 +16,17 @@ from manyheads.core.errors import UserError
 from manyheads.core.files import replacing, write_text
 from manyheads.core.randomness import Purpose, generator
 
-__all__ = ["Federation", "Samples"]
+__all__ = ["Federation", "Samples", "Scaling"]
 
 Task = Literal["classification", "regression"]
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """How pixels stored as bytes become numbers, channel by channel: ``(x / 255 - mean) / std``."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +99,8 @@ class Federation:
     validation: Samples | None = None
     new: Federation | None = None
     client_names: tuple[str, ...] | None = None
+    scaling: Scaling | None = None
+    """of inputs stored as bytes"""
 
     def __post_init__(self) -> None:
         splits = {"train": self.train, "test": self.test, "validation": self.validation}
@@ -241,6 +251,7 @@ class Federation:
             "client_names": self.client_names,
             "splits": list(splits),
             "new": self.new is not None,
+            "scaling": asdict(self.scaling) if self.scaling else None,
         }
         write_text(folder / "federation.json", json.dumps(facts))
         return folder
@@ -271,6 +282,7 @@ class Federation:
             samples.get("validation"),
             cls.load(folder / "new") if facts["new"] else None,
             tuple(facts["client_names"]) if facts["client_names"] else None,
+            Scaling(**{k: tuple(v) for k, v in facts["scaling"].items()}) if facts["scaling"] else None,
         )
 
 

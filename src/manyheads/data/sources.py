@@ -11,7 +11,7 @@ from pydantic import Field
 from manyheads.core.errors import UserError, one_of
 from manyheads.core.randomness import Purpose, generator
 from manyheads.core.settings import settings
-from manyheads.data.federation import Federation, Samples
+from manyheads.data.federation import Federation, Samples, Scaling
 from manyheads.data.partitioners import Key, partition
 from manyheads.data.synthetic import LinearTasks
 
@@ -30,6 +30,8 @@ class Pool:
     classes: int
     keys: dict[str, np.ndarray] = field(default_factory=dict)
     """natural clients: the owner of every training, then of every test sample"""
+    scaling: Scaling | None = None
+    """of inputs stored as bytes"""
 
 
 @settings
@@ -37,6 +39,8 @@ class Digits:
     """scikit-learn's 1,797 handwritten digits of 8x8 pixels; comes with the package, needs no download."""
 
     name: ClassVar[str] = "digits"
+    model: ClassVar[str] = "mlp"
+    """the model that goes with the data, unless another is asked for"""
     test_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.2
     """part of every class that is kept for the clients' tests"""
 
@@ -72,6 +76,7 @@ def federate(pool: Pool, spec: Any, *, clients: int, seed: int) -> Federation:
         Samples.deal(pool.x_test, pool.y_test, test),
         "classification",
         pool.classes,
+        scaling=pool.scaling,
     )
 
 
@@ -94,4 +99,4 @@ def _by_key(pool: Pool, spec: Key, seed: int) -> Federation:
     x, y = np.concatenate([pool.x, pool.x_test]), np.concatenate([pool.y, pool.y_test])
     names, parts = spec.groups(keys)
     federation = Federation.from_clients([(x[p], y[p]) for p in parts], name=pool.name, outputs=pool.classes, seed=seed)
-    return replace(federation, client_names=tuple(names))
+    return replace(federation, client_names=tuple(names), scaling=pool.scaling)

@@ -34,6 +34,7 @@ class LinearTasks:
     """
 
     name: ClassVar[str] = "linear-tasks"
+    model: ClassVar[str] = "mlp"
     clients: Annotated[int, Field(ge=1)] = 100
     """number of clients"""
     dim: Annotated[int, Field(ge=1)] = 20

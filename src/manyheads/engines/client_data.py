@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manyheads.data import Samples
+from manyheads.data import Samples, Scaling
 
 __all__ = ["ClientBatch", "ClientData", "pad_rows"]
 
@@ -28,9 +28,14 @@ class ClientData:
     dtype: torch.dtype
 
     @classmethod
-    def of(cls, samples: Samples, task: Task, like: Tensor) -> ClientData:
-        """The device and the number type are those of a parameter."""
+    def of(cls, samples: Samples, task: Task, like: Tensor, scaling: Scaling | None = None) -> ClientData:
+        """The device and the number type are those of a parameter. Bytes become numbers; other integers stay."""
         x, y = torch.from_numpy(np.array(samples.x)), torch.from_numpy(np.array(samples.y))
+        if x.dtype == torch.uint8:
+            x = x.to(like.device, like.dtype) / 255
+            if scaling is not None:
+                mean, std = (like.new_tensor(v).reshape(-1, 1, 1) for v in (scaling.mean, scaling.std))
+                x = (x - mean) / std
         x = x.to(like.device, like.dtype if x.is_floating_point() else None)
         y = y.to(like.device, torch.int64 if task == "classification" else like.dtype)
         return cls(x, y, samples.offsets, task, like.dtype)

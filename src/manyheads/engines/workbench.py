@@ -63,7 +63,7 @@ class Workbench:
 
     def _data(self, samples: Samples, clients: Sequence[int]) -> ClientData:
         like = next(iter(self.model.params.all.values())).to(self.device)
-        return ClientData.of(samples.select(clients), self.federation.task, like)
+        return ClientData.of(samples.select(clients), self.federation.task, like, self.federation.scaling)
 
     def train(
         self, round: Round, clients: list[int], weights: np.ndarray, download: State, client: State, expected: State

@@ -36,8 +36,8 @@ class Config(Training):
     """clients kept out of training: a fraction, or a number if 1 or more"""
     validation: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """part of each client's training samples that is set aside"""
-    model: Table = Field(default_factory=lambda: {"name": "mlp"})
-    """the model"""
+    model: Table = Field(default_factory=dict)
+    """the model; without a name, the one that goes with the data"""
     algorithm: Table = Field(default_factory=lambda: {"name": "fedavg"})
     """the method"""
 
@@ -49,33 +49,37 @@ class Config(Training):
 def assemble(config: Config) -> tuple[Algorithm, Model, Federation, Table]:
     """Build what a configuration names; the table tells how the data and the model were made, all defaults filled in."""
     algorithm = _named(algorithm_named, config.algorithm, "algorithm")
-    spec = _named(model_named, config.model, "model")
     source = _named(source_named, config.data, "data")
-    table: Table = {"data": _table(source), "model": _table(spec)}
-    if hasattr(source, "pool"):
-        partition = parse_partition(config.partition or "iid")
-        natural = isinstance(partition, Key)
-        if natural and config.clients:
-            raise UserError(
-                "the key decides how many clients there are", where="clients", given=config.clients, fix="leave it out"
-            )
-        clients = 0 if natural else config.clients or 20
-        federation = federate(source.pool(config.seed), partition, clients=clients, seed=config.seed)
-        table |= {"partition": _table(partition), "clients": clients}
-    else:
+    spec = _named(model_named, {"name": source.model} | config.model, "model")
+    federation, table = _federation(config, source)
+    federation = federation.with_new_clients(config.new_clients, config.seed)
+    federation = federation.with_validation(config.validation, config.seed)
+    table |= {"model": _table(spec), "new_clients": config.new_clients, "validation": config.validation}
+    shape, dtype = federation.sample_shape, str(federation.train.x.dtype)
+    return algorithm, build_model(spec, shape, federation.outputs, config.seed, dtype), federation, table
+
+
+def _federation(config: Config, source: Any) -> tuple[Federation, Table]:
+    """The clients: dealt out of a pool, or those that the data come with."""
+    if not hasattr(source, "pool"):
         if config.partition:
             raise UserError(
                 f"{source.name} comes with its clients", where="partition", given=config.partition, fix="leave it out"
             )
         source = replace(source, clients=config.clients) if config.clients else source
-        table["data"] = _table(source)
-        federation = source.federation(config.seed)
-    federation = federation.with_new_clients(config.new_clients, config.seed).with_validation(
-        config.validation, config.seed
-    )
-    table |= {"new_clients": config.new_clients, "validation": config.validation}
-    shape, dtype = federation.sample_shape, str(federation.train.x.dtype)
-    return algorithm, build_model(spec, shape, federation.outputs, config.seed, dtype), federation, table
+        return source.federation(config.seed), {"data": _table(source)}
+    pool = source.pool(config.seed)
+    named_key = isinstance(config.partition, str) and config.partition in pool.keys  # --partition writer
+    partition = Key(key=str(config.partition)) if named_key else parse_partition(config.partition or "iid")
+    clients = config.clients or 20
+    if isinstance(partition, Key):
+        if config.clients:
+            raise UserError(
+                "the key decides how many clients there are", where="clients", given=config.clients, fix="leave it out"
+            )
+        clients = 0
+    federation = federate(pool, partition, clients=clients, seed=config.seed)
+    return federation, {"data": _table(source), "partition": _table(partition), "clients": clients}
 
 
 def _named(find: Any, table: Table, where: str) -> Any:

@@ -164,7 +164,7 @@ def load(path: str | Path, model: Model | nn.Module | None = None) -> Run:
 def check(algorithm: Algorithm, model: Model, federation: Federation, training: Training) -> None:
     """Refuse what cannot work before anything is written."""
     like = next(iter(model.params.all.values()))
-    few = ClientData.of(federation.train.select([0]), federation.task, like)
+    few = ClientData.of(federation.train.select([0]), federation.task, like, federation.scaling)
     model.check(few.x[:2], federation.task, federation.outputs)
     if training.engine.mode == "stacked" and (model.random or not model.stackable):
         why = "draws random numbers (dropout)" if model.random else "does not go through torch.func.vmap"
