@@ -131,6 +131,10 @@ def test_resume_needs_no_other_flag_and_can_add_rounds(tmp_path, capsys):
     (["--algorithm.sgd.lr", "-1"], ["algorithm.sgd.lr", "'-1'", "greater than 0"]),
     (["--algorithm.momentum", "0.9"], ["No such option", "--algorithm.momentum"]),
     (["--evaluate.model", "personal"], ["fedavg has no such model", "personal", "global, local"]),
+    (["--finetune", "nose:3"], ["finetune", "nose:3", "head:EPOCHS"]),
+    (["--finetune", "head:3", "--evaluate.who", "new"], ["no new clients", "--new-clients 0.2"]),
+    (["--new-clients", "0.4", "--evaluate.who", "new", "--evaluate.model", "local"], ["no local model"]),
+    (["--new-clients", "9"], ["no such number of new clients"]),
     (["--no-such-flag"], ["No such option", "--no-such-flag"]),
     (["nowhere.toml"], ["nowhere.toml is not there"]),
 ])  # fmt: skip
@@ -138,6 +142,20 @@ def test_bad_input_is_one_line_and_writes_nothing(tmp_path, capsys, flags, words
     line = error_of(capsys, *SMALL, "--out", tmp_path / "run", *flags)
     assert all(word in line for word in words), line
     assert not (tmp_path / "run").exists()
+
+
+def test_new_clients_and_fine_tuning_are_reported(tmp_path, capsys):
+    arguments = [*SMALL, "--clients", "10", "--new-clients", "0.2", "--finetune", "head:3", "--finetune.lr", "0.1"]
+    assert call(*arguments, "--out", tmp_path / "run", "--json") == 0
+    final = json.loads(capsys.readouterr().out)["final"]
+    assert [(f["model"], f["who"], f["clients"]) for f in final] == [
+        ("finetuned", "all", 8), ("global", "new", 2), ("finetuned", "new", 2),
+    ]  # fmt: skip
+    config = tomllib.loads((tmp_path / "run" / "config.toml").read_text())
+    assert config["finetune"] | {"scope": "head", "epochs": 3, "lr": 0.1} == config["finetune"]
+    assert call(*arguments, "--out", tmp_path / "again") == 0
+    assert "new clients" in capsys.readouterr().out
+    assert call(*arguments, "--validation", "0.2", "--evaluate.split", "validation", "--out", tmp_path / "third") == 0
 
 
 @pytest.mark.parametrize(("toml", "words"), [

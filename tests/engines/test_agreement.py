@@ -188,3 +188,24 @@ def test_global_random_state_is_left_alone():
     simulate(FedRep(head_epochs=1), "mlp", ragged(), rounds=1)
     assert torch.equal(torch.get_rng_state(), before)
     assert (np.random.get_state()[1] == numpy_before).all()  # noqa: NPY002
+
+
+@pytest.mark.parametrize(
+    "algorithm", [DSGD(batch=5), Scaffold(option="I"), PerFedAvg(batch=5, steps=2), FedRep(head_epochs=1)], ids=str
+)
+def test_dropout_of_single_gradients_is_addressed_and_leaves_the_global_generator(algorithm):
+    module = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 3))
+    torch.manual_seed(7)
+    before = torch.get_rng_state()
+    sums = {simulate(algorithm, module, ragged(), rounds=2).checksum for _ in range(2)}
+    assert len(sums) == 1
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_linear_fedrep_is_the_same_every_time():
+    federation = LinearTasks(clients=40, dim=10, rank=3, samples=20).federation(seed=0)
+    runs = {
+        simulate(FedRepLinear(), "linear", federation, rounds=20, engine=Engine(workers=w)).checksum
+        for w in (1, 1, 1, 2)
+    }
+    assert len(runs) == 1

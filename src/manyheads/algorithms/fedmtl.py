@@ -71,7 +71,7 @@ class FedMTL(Algorithm):
 
     def download_each(self, server: State, clients: Sequence[int], round: Round) -> State:
         rows = server.omega[clients]
-        own = rows[torch.arange(len(clients)), clients]
+        own = rows[torch.arange(len(clients)), clients].clamp(min=1e-12)  # 0 for a client alone
         others = rows.clone()
         others[torch.arange(len(clients)), clients] = 0
         # lam tr(W Omega W^T) pulls w_i to -sum_{j != i} Omega_ij w_j / Omega_ii with strength 2 lam Omega_ii

@@ -93,7 +93,8 @@ class FedRepLinear(Algorithm):
     def head(self, z_CMK: Tensor, y_CM: Tensor, share_CM: Tensor, w_CK: Tensor) -> Tensor:
         if self.head_steps == 0:
             root = share_CM.sqrt().unsqueeze(2)
-            return torch.linalg.lstsq(z_CMK * root, y_CM.unsqueeze(2) * root).solution.squeeze(2)
+            # not lstsq, whose default driver differs in the last bit from call to call
+            return (torch.linalg.pinv(z_CMK * root) @ (y_CM.unsqueeze(2) * root)).squeeze(2)
         for _ in range(self.head_steps):
             error_CM = torch.einsum("cmk,ck->cm", z_CMK, w_CK) - y_CM
             w_CK = w_CK - self.head_lr * torch.einsum("cm,cmk->ck", share_CM * error_CM, z_CMK)

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from manyheads.core.contract import Algorithm, Batch, Cohort, ModelKind, Update, register
+from manyheads.core.contract import Algorithm, Batch, Cohort, ModelKind, Round, Update, register
 from manyheads.core.optim import FineTune
 from manyheads.core.settings import settings
 from manyheads.core.trees import Params, State, Tree
@@ -68,19 +68,24 @@ class PerFedAvg(Algorithm):
     def init_server(self, params: Params, population: int) -> State:
         return State(model=params.all, **({"iterate": params.all} if self.random_iterate else {}))
 
-    def local(self, cohort: Cohort, server: State, client: State) -> Update:
-        # t_k, uniform on {0, ..., tau - 1} and the same for all
-        chosen = int(cohort.round.uniform() * self.steps)
+    def download(self, server: State, round: Round) -> State:
+        return State(model=server.model)
 
+    def local(self, cohort: Cohort, server: State, client: State) -> Update:
         def step(state: State, D: Batch, D1: Batch, D2: Batch) -> State:
             w = state.w - self.beta * self.direction(cohort, state.w, D, D1, D2)
             if not self.random_iterate:
                 return State(w=w)
-            kept = state.w if state.t.max() == chosen else state.iterate
-            return State(w=w, iterate=kept, t=state.t + 1)
+            now = (state.t == state.chosen).to(state.t.dtype)
+            return State(
+                w=w, iterate=state.iterate + (state.w - state.iterate) * now, t=state.t + 1, chosen=state.chosen
+            )
 
-        w = cohort.each(server.model)
-        start = State(w=w, iterate=w, t=0 * cohort.samples) if self.random_iterate else State(w=w)
+        start = State(w=cohort.each(server.model))
+        if self.random_iterate:  # t_k is uniform on {0, ..., tau - 1} and the same for all that make as many steps
+            steps = cohort.steps(batch=self.batch, epochs=self.epochs, steps=self.steps)
+            chosen = (cohort.round.uniform() * steps).floor()
+            start = start | State(iterate=start.w, t=0.0 * chosen, chosen=chosen)
         sizes = (self.batch, self.outer_batch, self.hessian_batch)
         end = cohort.scan(step, start, batches=sizes, steps=self.steps, epochs=self.epochs)
         upload = State(model=end.w, iterate=end.iterate) if self.random_iterate else State(model=end.w)

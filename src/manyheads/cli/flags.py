@@ -28,11 +28,15 @@ class Flag(NamedTuple):
 
 
 def flags_of(
-    cls: type, panel: str, prefix: tuple[str, ...] = (), names: Mapping[tuple[str, ...], str] | None = None
+    cls: type,
+    panel: str,
+    prefix: tuple[str, ...] = (),
+    names: Mapping[tuple[str, ...], str] | None = None,
+    defaults: object = None,
 ) -> list[Flag]:
     """A flag for every leaf of a settings class: ``--prefix.field-name``, or as ``names`` says."""
     flags = []
-    for setting in walk(cls):
+    for setting in walk(cls, defaults=defaults):
         path = prefix + setting.path
         option = (names or {}).get(path) or "--" + ".".join(path).replace("_", "-")
         flags.append(Flag(path, option, _help(setting), setting.type, panel))

@@ -42,7 +42,7 @@ BENEATH = {"engine": {"workers": "0"}}
 def run_flags(arguments: Sequence[str]) -> list[Flag]:
     """The flags of ``run``: those of every run, and those of the data, model and algorithm that are named."""
     flags = []
-    for flag in flags_of(Config, "Run", names=_SPELLED):
+    for flag in flags_of(Config, "Run", names=_SPELLED, defaults=build(Config, BENEATH, where="config")):
         chosen = flag.path[0] in _CHOSEN
         panel = {"evaluate": "Evaluation", "engine": "Engine", "finetune": "Fine-tuning"}.get(flag.path[0], "Run")
         flags.append(flag._replace(path=(*flag.path, "name"), panel="Choice") if chosen else flag._replace(panel=panel))
@@ -124,7 +124,8 @@ def _show(result: Run) -> None:
     table.add_row(score, f"[bold]{facts[score]:.4f}[/bold]  ({facts['protocol']})")
     for final in facts["final"]:
         if final[score] is not None:
-            table.add_row("", f"[bold]{final[score]:.4f}[/bold]  ({final['protocol']})")
+            name = "new clients" if final["who"] == "new" else "fine-tuned"
+            table.add_row(name, f"[bold]{final[score]:.4f}[/bold]  ({final['protocol']})")
     table.add_row("rounds", f"{facts['rounds']} in {facts['seconds']:.1f} s")
     table.add_row("sent", f"{facts['bytes_up'] / 1e6:.2f} MB up, {facts['bytes_down'] / 1e6:.2f} MB down")
     if facts["dropped_uploads"]:

@@ -8,7 +8,7 @@ from pydantic import Field
 
 __all__ = ["BatchSize", "Epochs", "Rate", "Steps", "Strength"]
 
-Epochs = Annotated[int, Field(ge=0, description="local epochs a round")]
+Epochs = Annotated[int, Field(ge=1, description="local epochs a round")]
 Steps = Annotated[int, Field(ge=0, description="local steps a round, tau; if not 0, instead of epochs")]
 BatchSize = Annotated[int, Field(ge=0, description="samples a step; 0: all the client has")]
 Rate = Annotated[float, Field(gt=0, description="step size")]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -58,12 +59,13 @@ def batch_plan(
     epochs: int = 0,
     steps: int = 0,
     independent: bool = False,
+    smallest: int = 1,
 ) -> list[np.ndarray]:
     """Which samples each local step uses: shuffled passes over the data, cut into batches.
 
     ``epochs`` full passes, or exactly ``steps`` steps taken from as many passes as they need. The last batch of a pass
     may be smaller. ``batch`` 0 means all samples in every step. ``independent`` draws every batch afresh from all samples
-    instead, as the papers' analyses assume.
+    instead, as the papers' analyses assume. A last batch of fewer than ``smallest`` joins the one before it.
 
     >>> [len(b) for b in batch_plan(np.random.default_rng(0), 5, batch=2, epochs=1)]
     [2, 2, 1]
@@ -71,11 +73,14 @@ def batch_plan(
     if batch <= 0 or batch >= samples:
         return [np.arange(samples)] * (steps or epochs)
     per_pass = -(-samples // batch)
+    if 0 < samples % batch < smallest:
+        per_pass -= 1
     if independent:
         return [rng.choice(samples, batch, replace=False) for _ in range(steps or epochs * per_pass)]
     passes = -(-steps // per_pass) if steps else epochs
     plan = []
     for _ in range(passes):
         order = rng.permutation(samples)
-        plan += [order[i : i + batch] for i in range(0, samples, batch)]
+        cuts = [i * batch for i in range(per_pass)] + [samples]
+        plan += [order[i:j] for i, j in pairwise(cuts)]
     return plan[:steps] if steps else plan

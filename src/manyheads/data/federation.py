@@ -203,7 +203,8 @@ class Federation:
         if not fraction:
             return self
         train, validation = split_each(self.train, fraction, seed, Purpose.SPLIT, 1)
-        return replace(self, train=train, validation=validation)
+        new = self.new.with_validation(fraction, seed) if self.new else None
+        return replace(self, train=train, validation=validation, new=new)
 
     def with_new_clients(self, share: float, seed: int) -> Federation:
         """Keep a share of the clients (a fraction, or a number if 1 or more) out of training, as new clients."""

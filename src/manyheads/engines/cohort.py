@@ -7,8 +7,8 @@ stacking wins for small ones, and for the heads on features that are computed on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import pairwise
 from typing import Literal
 
@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from manyheads.core.contract import Batch, Round, Step
+from manyheads.core.errors import UserError
 from manyheads.core.optim import SGD, FineTune, TorchOptimizer
 from manyheads.core.randomness import Purpose, batch_plan, generator, torch_seeded
 from manyheads.core.trees import State, Tree
@@ -58,6 +59,7 @@ class LocalCohort:
         model.module.train()
         self._template = model.params.all
         self._phase = -1
+        self._noisy = False
         self._loss = torch.zeros(len(self.clients), device=data.x.device, dtype=data.dtype)
         self._loss_steps = np.zeros(len(self.clients))
 
@@ -71,8 +73,9 @@ class LocalCohort:
 
     @property
     def train_loss(self) -> np.ndarray:
-        """Mean loss of each client over the batches it trained on."""
-        return self._loss.double().cpu().numpy() / np.maximum(self._loss_steps, 1)
+        """Mean loss of each client over the batches it trained on; NaN if there were none."""
+        steps = np.where(self._loss_steps > 0, self._loss_steps, np.nan)
+        return self._loss.double().cpu().numpy() / steps
 
     def each(self, tree: Tree) -> Tree:
         count = len(self.clients)
@@ -100,6 +103,8 @@ class LocalCohort:
         if self._features_last(part, plans):
             assert self.model.head_net is not None
             net, x, rest = self.model.head_net, self._features(rest), Tree()
+        if not isinstance(opt, SGD) and (prox or correction):
+            raise UserError("a pull or a correction needs SGD", given=opt.name)
         if isinstance(opt, SGD) and self._stacks(part):
             return self._sgd_stacked(net, x, part, rest, plans, opt, prox, correction)
         return self._sgd_looped(net, x, part, rest, plans, opt, prox, correction)
@@ -132,7 +137,7 @@ class LocalCohort:
             return self._scan(step, state, streams, counts, np.arange(len(counts)))
         alone = []
         for client in range(len(counts)):
-            with self._noise(client):
+            with self._noise(client), self._within_noise():
                 own = state.map(lambda v: v[client : client + 1])  # noqa: B023 (used at once)
                 alone.append(self._scan(step, own, streams, counts, np.array([client])))
         return state.unflat({k: torch.cat([s.flat[k] for s in alone]) for k in state.flat})
@@ -181,6 +186,11 @@ class LocalCohort:
     def _differentiate(self, params: Tree, on: Batch, vector: Tree | None) -> tuple[Tree, Tree | None]:
         """Gradient and, given a vector, Hessian-vector product, of some clients at once or of one after another."""
         assert isinstance(on, ClientBatch)
+        if self.model.statistics:
+            raise UserError(
+                "this method works with gradients alone and would leave batch norm's statistics as they were",
+                fix="use a method that trains by SGD (fedavg, fedper, fedrep, ...), or GroupNorm",
+            )
         if len(on) > 1 and not self._stacks(params):
             pairs = [self._differentiate(*self._one(i, params, on, vector)) for i in range(len(on))]
             joined = [None if p[0] is None else _cat([t for t in p if t is not None]) for p in zip(*pairs, strict=True)]
@@ -193,7 +203,8 @@ class LocalCohort:
         else:
             own = {k: v if self._is_shared(k, v) else v[0] for k, v in params.items()}
             leaves = self.model.net.bind(own, train=params)
-            out = self.model.net(x[0])
+            with self._noise(int(on.members[0])):
+                out = self.model.net(x[0])
         loss = (losses(self.data.task, out, y.flatten(0, 1)).view(on.rows.shape) * on.weight).sum(dim=1)
         self._loss[on.members] += loss.detach()
         self._loss_steps[on.members] += 1
@@ -222,15 +233,29 @@ class LocalCohort:
     def _plans(self, batch: int, epochs: int, steps: int) -> list[Plan]:
         self._phase += 1
         return [
-            batch_plan(self._generator(client), int(size), batch=batch, epochs=epochs, steps=steps)
+            batch_plan(
+                self._generator(client),
+                int(size),
+                batch=batch,
+                epochs=epochs,
+                steps=steps,
+                smallest=2 if self.model.statistics else 1,
+            )
             for client, size in zip(self.clients, self.data.sizes, strict=True)
         ]
 
     def _generator(self, client: int, *more: int) -> np.random.Generator:
         return generator(self.round.seed, self._purpose, self.round.index, client, self._phase, *more)
 
+    @contextmanager
+    def _within_noise(self) -> Iterator[None]:
+        """The draws of dropout have their address already."""
+        self._noisy = True
+        yield
+        self._noisy = False
+
     def _noise(self, client: int) -> AbstractContextManager[None]:
-        if not self.model.random:
+        if not self.model.random or self._noisy:
             return nullcontext()
         return torch_seeded(self.round.seed, Purpose.NOISE, self.round.index, self.clients[client], self._phase)
 
@@ -247,7 +272,7 @@ class LocalCohort:
         """Only the head is trained, on at least one pass: the frozen body's features are computed once."""
         visits = sum(len(rows) for plan in plans for rows in plan)
         head = self.model.head_net is not None and part.keys() == self.model.params.head.keys()
-        return head and not self.model.random and visits >= len(self.data.y)
+        return head and not self.model.random and not self.model.statistics and visits >= len(self.data.y)
 
     def _features(self, body: Tree) -> Tensor:
         shared = all(self._is_shared(name, leaf) for name, leaf in body.items())
@@ -295,6 +320,11 @@ class LocalCohort:
             with self._noise(client):
                 for rows in plan:
                     chosen = torch.from_numpy(rows + start)
+                    if self.model.statistics and len(rows) == 1:
+                        raise UserError(
+                            f"batch norm cannot train on a single sample, as client {self.clients[client]} would have to",
+                            fix="leave the client out, take a larger batch, or use GroupNorm",
+                        )
                     loss = losses(self.data.task, net(x[chosen]), self.data.y[chosen]).mean()
                     descent.step(torch.autograd.grad(loss, descent.params, materialize_grads=True))
                     self._loss[client] += loss.detach()

@@ -25,6 +25,7 @@ class Net:
     def __init__(self, module: nn.Module, prefix: str = "") -> None:
         self.module = module
         self._own = {prefix + name: p for name, p in module.named_parameters()}
+        self._statistics = {prefix + name: place for name, place in statistics_of(module).items()}
         self._prefix = prefix
         self._plain = is_plain(module)
 
@@ -35,6 +36,9 @@ class Net:
             if name in params:
                 own.data = params[name]
                 own.requires_grad_(name in chosen)
+        for name, (layer, buffer) in self._statistics.items():
+            if name in params:  # a pass in training changes them in place: only those that are to be trained
+                layer._buffers[buffer] = params[name] if name in chosen else params[name].clone()
         return {name: own for name, own in self._own.items() if name in chosen}
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -53,22 +57,42 @@ class Model:
     Parameters that do not require a gradient are constants: never trained, never sent. ``head=()`` says that there is
     no head: everything is shared. Without ``head``, a last layer that is ``nn.Linear`` is taken.
 
+    Batch norm keeps running statistics, and what becomes of them must be said: ``norm="average"`` treats them like
+    parameters of the body (as FedAvg does), ``norm="local"`` makes the norm layers, statistics and all, part of what
+    stays with the client (FedBN; needs a method with personal parameters, such as FedPer).
+
     >>> net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
     >>> list(Model(net, head="2").params.head)
     ['2.weight', '2.bias']
     """
 
-    def __init__(self, module: nn.Module, head: str | Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        head: str | Sequence[str] | None = None,
+        norm: Literal["average", "local"] | None = None,
+    ) -> None:
         self.module = module = copy.deepcopy(module)
         trained = {k: p for k, p in module.named_parameters() if p.requires_grad}
         if not trained:
             raise UserError("the model has no trainable parameters")
-        if any(isinstance(m, nn.modules.batchnorm._NormBase) and m.track_running_stats for m in module.modules()):
-            raise UserError("the model has batch norm with running statistics", fix="use GroupNorm or LayerNorm")
+        statistics = statistics_of(module)
+        if statistics and norm is None:
+            raise UserError(
+                "the model has batch norm, whose running statistics can be averaged or stay with the client",
+                allowed="norm='average' (as FedAvg does), norm='local' (FedBN)",
+                fix="or use GroupNorm or LayerNorm, which have none",
+            )
+        self.statistics = frozenset(statistics)
+        """names of running statistics among the parameters"""
+        self.norm = norm if statistics else None
         prefixes = self._head_prefixes(trained, head)
-        in_head = {k for k in trained if any(k == p or k.startswith(f"{p}.") for p in prefixes)}
-        tree = Tree({k: p.detach().clone() for k, p in trained.items()})
-        self.params = Params(tree.select(trained.keys() - in_head), tree.select(in_head))
+        if self.norm == "local":
+            prefixes += list(dict.fromkeys(k.rpartition(".")[0] for k in statistics))
+        leaves = {k: p.detach().clone() for k, p in trained.items()}
+        leaves |= {k: layer.get_buffer(buffer).clone() for k, (layer, buffer) in statistics.items()}
+        in_head = {k for k in leaves if any(k == p or k.startswith(f"{p}.") for p in prefixes)}
+        self.params = Params(Tree(leaves).select(leaves.keys() - in_head), Tree(leaves).select(in_head))
         self.random = any(isinstance(m, nn.modules.dropout._DropoutNd) and m.p > 0 for m in module.modules())
         """a forward pass in training draws random numbers"""
         self.stackable = False
@@ -98,13 +122,13 @@ class Model:
 
     def check(self, x: Tensor, task: Task, outputs: int) -> None:
         """Try the model on a few samples: its output must fit the labels. Learns whether features can be kept."""
-        self.net.bind(self.params.all)
+        self.net.bind(self.params.all.clone())
         head = self._head_module()
         calls: list[tuple[tuple[object, ...], Tensor, Tensor]] = []
         hook = head.register_forward_hook(lambda _m, args, o: calls.append((args, o, o.clone()))) if head else None
         try:
             with torch.no_grad(), torch.random.fork_rng(devices=[]):
-                self.module.train()
+                self.module.train(not self.statistics)  # batch norm may refuse so few
                 before = torch.get_rng_state()
                 self.net(x)
                 self.random = self.random or not torch.equal(before, torch.get_rng_state())
@@ -133,8 +157,11 @@ class Model:
 
     def _try_stacked(self, x: Tensor, out: Tensor) -> bool:
         """Whether a stack of two gives what the module gives, so that an exotic one is looped over instead."""
-        if len(list(self.module.named_parameters(remove_duplicate=False))) != len(list(self.module.parameters())):
-            return False  # a layer used twice: torch.func does not put its parameters back
+        tied = len(list(self.module.named_parameters(remove_duplicate=False))) != len(list(self.module.parameters()))
+        if tied or self.statistics:
+            return (
+                False  # torch.func does not put the parameters of a layer used twice back; statistics change in place
+            )
         try:
             with torch.no_grad():
                 two = {k: torch.stack([v, v]) for k, v in self.params.all.items()}
@@ -168,6 +195,15 @@ class Model:
             self.net(x)
         hook.remove()
         return seen[0].detach()
+
+
+def statistics_of(module: nn.Module) -> dict[str, tuple[nn.Module, str]]:
+    """Running statistics of norm layers: their names, and where they are."""
+    found: dict[str, tuple[nn.Module, str]] = {}
+    for name, layer in module.named_modules():
+        if isinstance(layer, nn.modules.batchnorm._NormBase) and layer.track_running_stats:
+            found |= {f"{name}.{b}".lstrip("."): (layer, b) for b in ("running_mean", "running_var")}
+    return found
 
 
 def losses(task: Task, outputs: Tensor, labels: Tensor) -> Tensor:

@@ -27,6 +27,8 @@ from manyheads.run.training import Training
 
 __all__ = ["Loop", "sample_cohort"]
 
+STEP_SIZES = ("lr", "head_lr", "eta", "alpha", "beta")
+"""what methods call their step sizes"""
 COHORT_LISTED_UP_TO = 1000
 """clients in a round up to which the history lists them"""
 
@@ -92,12 +94,13 @@ class Loop:
                 clients = [trained.clients[i] for i in keep]
                 self.store.write(clients, trained.client.map(lambda v: v[keep]))  # noqa: B023 (used at once)
                 good.append((clients, trained.weights[keep], trained.upload.map(lambda v: v[keep])))  # noqa: B023
-        self.server = self._merge(round, good, bad, losses)
+        self.server = self._merge(round, good, bad)
+        trained_on = [loss for loss in losses.values() if np.isfinite(loss)]
         record: dict[str, Any] = {
             "round": index,
             "clients": len(cohort),
             "cohort": cohort if len(cohort) <= COHORT_LISTED_UP_TO else None,
-            "train_loss": float(np.mean(list(losses.values()))),
+            "train_loss": float(np.mean(trained_on)) if trained_on else None,
             "dropped": [{"client": c, "why": why} for c, why in sorted(bad.items())],
             "bytes_down": sent,
             "bytes_up": expected.nbytes * len(cohort),
@@ -136,17 +139,11 @@ class Loop:
     def _chunks(self, clients: Sequence[int], sizes: np.ndarray) -> list[list[int]]:
         return chunked(clients, sizes[clients], self.model.params.all.numel, self.training.engine.mode)
 
-    def _merge(
-        self,
-        round: Round,
-        good: list[tuple[list[int], np.ndarray, State]],
-        bad: dict[int, str],
-        losses: dict[int, float],
-    ) -> State:
+    def _merge(self, round: Round, good: list[tuple[list[int], np.ndarray, State]], bad: dict[int, str]) -> State:
         if not good:
             if self.done:
                 self._commit()
-            raise UserError(self._why_all_bad(round, bad), fix=self._likely_cause(bad, losses))
+            raise UserError(self._why_all_bad(round, bad), fix=self._likely_cause(bad))
         clients = np.array([c for ids, weights, _ in good for c in ids[: len(weights)]])
         order = torch.from_numpy(np.argsort(clients, kind="stable"))
         leaves = [upload.flat for _, _, upload in good]
@@ -156,7 +153,7 @@ class Loop:
         if not finite_clients(server.map(lambda v: v.unsqueeze(0)), 1).all():
             raise UserError(
                 f"round {round.index}: the merged model is not finite: training diverged",
-                fix=self._likely_cause(bad, losses),
+                fix=self._likely_cause(bad),
             )
         return server
 
@@ -165,13 +162,13 @@ class Loop:
         saved = f"the state after round {self.done} is kept" if self.done else "nothing was trained yet"
         return f"round {round.index}: none of the {round.cohort} uploads can be used ({why}); {saved}"
 
-    def _likely_cause(self, bad: dict[int, str], losses: dict[int, float]) -> str:
+    def _likely_cause(self, bad: dict[int, str]) -> str:
         if not all("not finite" in why for why in bad.values()):
             return "the algorithm's local() does not give what its expects() announces"
         steps = [
             (".".join(s.path), getattr_path(self.algorithm, s.path))
             for s in walk(type(self.algorithm))
-            if "lr" in s.path
+            if s.path[-1] in STEP_SIZES
         ]
         named = ", ".join(f"{name} = {value}" for name, value in steps)
         return f"likely the step size is too large ({named}): try a tenth of it" if named else "training diverged"

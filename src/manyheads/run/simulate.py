@@ -172,6 +172,14 @@ def check(algorithm: Algorithm, model: Model, federation: Federation, training: 
             f"this model cannot be stacked: it {why}", where="engine", given="stacked", allowed="auto, loop"
         )
     sample_cohort(training, len(federation), 1)
+    kept = {leaf.partition("/")[2] for leaf in algorithm.init_client(model.params).flat}
+    if model.norm == "local" and not model.statistics <= kept:
+        raise UserError(
+            f"{algorithm.name} keeps no parameters at the client, so batch norm cannot stay there",
+            where="model norm",
+            given="local",
+            fix="use fedper or another method with personal parameters, or norm='average'",
+        )
     if training.evaluate.split == "validation" and federation.validation is None:
         raise UserError(
             "the federation has no validation samples", where="evaluate.split", fix="set some aside: --validation 0.2"
@@ -184,6 +192,10 @@ def check(algorithm: Algorithm, model: Model, federation: Federation, training: 
         )
     if training.finetune.scope == "head" and not model.params.head:
         raise UserError("the model has no head to fine-tune", where="finetune", fix="use --finetune all:10")
+    if training.evaluate.who == "new" and training.evaluate.model == "local":
+        raise UserError(
+            "new clients have no local model", where="evaluate.model", given="local", allowed="auto, finetuned"
+        )
     if training.evaluate.who == "new" and federation.new is None:
         raise UserError(
             "the federation has no new clients", where="evaluate.who", fix="keep some aside: --new-clients 0.2"
