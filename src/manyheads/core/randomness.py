@@ -31,6 +31,7 @@ class Purpose(IntEnum):
     NOISE = 7
     COIN = 8
     FINETUNE = 9
+    AUGMENT = 10
 
 
 def generator(seed: int, purpose: Purpose, *address: int) -> np.random.Generator:

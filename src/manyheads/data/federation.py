@@ -101,6 +101,8 @@ class Federation:
     client_names: tuple[str, ...] | None = None
     scaling: Scaling | None = None
     """of inputs stored as bytes"""
+    augment: bool = False
+    """training images are cropped and mirrored at random"""
 
     def __post_init__(self) -> None:
         splits = {"train": self.train, "test": self.test, "validation": self.validation}
@@ -126,6 +128,12 @@ class Federation:
                 f"{self.name}: the names are for another number of clients",
                 given=len(self.client_names),
                 allowed=str(len(self)),
+            )
+        if self.augment and len(self.sample_shape) != 3:
+            raise UserError(
+                f"{self.name}: only images can be cropped and mirrored",
+                where="augment",
+                given=f"samples of shape {self.sample_shape}",
             )
         empty = np.flatnonzero(self.train.sizes == 0)
         if len(empty):
@@ -253,6 +261,7 @@ class Federation:
             "splits": list(splits),
             "new": self.new is not None,
             "scaling": asdict(self.scaling) if self.scaling else None,
+            "augment": self.augment,
         }
         write_text(folder / "federation.json", json.dumps(facts))
         return folder
@@ -284,6 +293,7 @@ class Federation:
             cls.load(folder / "new") if facts["new"] else None,
             tuple(facts["client_names"]) if facts["client_names"] else None,
             Scaling(**{k: tuple(v) for k, v in facts["scaling"].items()}) if facts["scaling"] else None,
+            facts["augment"],
         )
 
 

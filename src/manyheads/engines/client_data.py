@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from manyheads.data import Samples, Scaling
+from manyheads.engines.augment import crop_flip, no_crops
 
 __all__ = ["ClientBatch", "ClientData", "pad_rows"]
 
@@ -26,9 +27,12 @@ class ClientData:
     offsets: np.ndarray
     task: Task
     dtype: torch.dtype
+    augment: bool = False
 
     @classmethod
-    def of(cls, samples: Samples, task: Task, like: Tensor, scaling: Scaling | None = None) -> ClientData:
+    def of(
+        cls, samples: Samples, task: Task, like: Tensor, scaling: Scaling | None = None, augment: bool = False
+    ) -> ClientData:
         """The device and the number type are those of a parameter. Bytes become numbers; other integers stay."""
         x, y = torch.from_numpy(np.array(samples.x)), torch.from_numpy(np.array(samples.y))
         if x.dtype == torch.uint8:
@@ -38,7 +42,7 @@ class ClientData:
                 x = (x - mean) / std
         x = x.to(like.device, like.dtype if x.is_floating_point() else None)
         y = y.to(like.device, torch.int64 if task == "classification" else like.dtype)
-        return cls(x, y, samples.offsets, task, like.dtype)
+        return cls(x, y, samples.offsets, task, like.dtype, augment)
 
     @property
     def sizes(self) -> np.ndarray:
@@ -57,16 +61,38 @@ class ClientBatch:
     weight: Tensor
     members: np.ndarray
     """positions of the clients in the cohort"""
+    crops: Tensor | None = None
+    """how each image is cropped and mirrored, [C, B, 3]"""
 
     @classmethod
-    def of(cls, data: ClientData, rows: Sequence[np.ndarray], members: np.ndarray) -> ClientBatch:
+    def of(
+        cls,
+        data: ClientData,
+        rows: Sequence[np.ndarray],
+        members: np.ndarray,
+        crops: Sequence[np.ndarray] | None = None,
+    ) -> ClientBatch:
         padded, weight = pad_rows(rows, data.offsets[:-1][members])
         place = data.x.device
-        return cls(data, torch.from_numpy(padded).to(place), torch.from_numpy(weight).to(place, data.dtype), members)
+        cut = None
+        if crops is not None:
+            cut = torch.from_numpy(no_crops(padded.size).reshape(*padded.shape, 3)).to(place)
+            for client, own in enumerate(crops):
+                cut[client, : len(own)] = torch.from_numpy(own)
+        weights = torch.from_numpy(weight).to(place, data.dtype)
+        return cls(data, torch.from_numpy(padded).to(place), weights, members, cut)
 
     @property
     def x(self) -> Tensor:
-        return self.data.x[self.rows]
+        x = self.data.x[self.rows]
+        if self.crops is None:
+            return x
+        return crop_flip(x.flatten(0, 1), self.crops.flatten(0, 1)).view(x.shape)
+
+    def only(self, chosen: Tensor, members: np.ndarray) -> ClientBatch:
+        """One row of the batch: some samples, given by a mask, as those of one client."""
+        crops = self.crops[chosen][None] if self.crops is not None else None
+        return ClientBatch(self.data, self.rows[chosen][None], self.weight[chosen][None], members, crops)
 
     @property
     def y(self) -> Tensor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from itertools import pairwise
 from typing import Literal
 
@@ -21,6 +22,7 @@ from manyheads.core.errors import UserError
 from manyheads.core.optim import SGD, FineTune, TorchOptimizer
 from manyheads.core.randomness import Purpose, batch_plan, generator, torch_seeded
 from manyheads.core.trees import State, Tree
+from manyheads.engines.augment import crop_flip, draw_crops
 from manyheads.engines.client_data import ClientBatch, ClientData, pad_rows
 from manyheads.engines.descent import Descent, TorchDescent
 from manyheads.models import Model, Net, losses
@@ -149,13 +151,14 @@ class LocalCohort:
         order = np.argsort(-counts[members], kind="stable")
         members = members[order]
         state = state.map(lambda v: v[torch.from_numpy(order).to(v.device)])
+        croppers = self._croppers(members)
         finished = []
         for time in range(int(counts[members[0]])):
             active = int((counts[members] > time).sum())
             if active < len(members):
                 finished.append(state.map(lambda v: v[active:]))  # noqa: B023 (used at once)
                 state, members = state.map(lambda v: v[:active]), members[:active]  # noqa: B023
-            drawn = [ClientBatch.of(self.data, [plans[m][time] for m in members], members) for plans in streams]
+            drawn = [self._batch([plans[m][time] for m in members], members, croppers) for plans in streams]
             state = step(state, *drawn)
         parts = [s.flat for s in (state, *reversed(finished))]
         back = torch.from_numpy(np.argsort(order))
@@ -165,13 +168,13 @@ class LocalCohort:
 
     def draw(self, batch: int) -> ClientBatch:
         plans = self._plans(batch, 0, 1)
-        drawn = ClientBatch.of(self.data, [plan[0] for plan in plans], np.arange(len(plans)))
+        everyone = np.arange(len(plans))
+        drawn = self._batch([plan[0] for plan in plans], everyone, self._croppers(everyone))
         if self.pooled is None:
             return drawn
         share = (self.pooled / self.pooled.sum()).to(drawn.weight)
         weight = drawn.weight * share[:, None]
-        real = weight > 0
-        return ClientBatch(self.data, drawn.rows[real][None], weight[real][None], np.zeros(1, int))
+        return replace(drawn, weight=weight).only(weight > 0, np.zeros(1, int))
 
     def gradient(self, params: Tree, on: Batch) -> Tree:
         grads, _ = self._differentiate(params, on, None)
@@ -221,10 +224,9 @@ class LocalCohort:
     def _one(
         self, index: int, params: Tree, on: ClientBatch, vector: Tree | None
     ) -> tuple[Tree, ClientBatch, Tree | None]:
-        real = on.weight[index] > 0
-        batch = ClientBatch(
-            self.data, on.rows[index][real][None], on.weight[index][real][None], on.members[index : index + 1]
-        )
+        mask = torch.zeros_like(on.weight, dtype=torch.bool)
+        mask[index] = on.weight[index] > 0
+        batch = on.only(mask, on.members[index : index + 1])
         own = Tree({k: v if self._is_shared(k, v) else v[index] for k, v in params.items()})
         return own, batch, None if vector is None else vector.map(lambda v: v[index : index + 1])
 
@@ -254,6 +256,17 @@ class LocalCohort:
         yield
         self._noisy = False
 
+    def _croppers(self, members: np.ndarray) -> dict[int, np.random.Generator]:
+        """Where each client's crops come from, if images are augmented."""
+        if not self.data.augment:
+            return {}
+        address = (self.round.seed, Purpose.AUGMENT, int(self._purpose), self.round.index)
+        return {int(m): generator(*address, self.clients[m], self._phase) for m in members}
+
+    def _batch(self, rows: Plan, members: np.ndarray, croppers: dict[int, np.random.Generator]) -> ClientBatch:
+        crops = [draw_crops(croppers[int(m)], len(r)) for m, r in zip(members, rows, strict=True)] if croppers else None
+        return ClientBatch.of(self.data, rows, members, crops)
+
     def _noise(self, client: int) -> AbstractContextManager[None]:
         if not self.model.random or self._noisy:
             return nullcontext()
@@ -272,7 +285,13 @@ class LocalCohort:
         """Only the head is trained, on at least one pass: the frozen body's features are computed once."""
         visits = sum(len(rows) for plan in plans for rows in plan)
         head = self.model.head_net is not None and part.keys() == self.model.params.head.keys()
-        return head and not self.model.random and not self.model.statistics and visits >= len(self.data.y)
+        return (
+            head
+            and not self.model.random
+            and not self.model.statistics
+            and not self.data.augment
+            and visits >= len(self.data.y)
+        )
 
     def _features(self, body: Tree) -> Tensor:
         shared = all(self._is_shared(name, leaf) for name, leaf in body.items())
@@ -317,6 +336,7 @@ class LocalCohort:
             else:
                 descent = TorchDescent(opt, leaves.values())
             start = int(self.data.offsets[client])
+            croppers = self._croppers(np.array([client]))
             with self._noise(client):
                 for rows in plan:
                     chosen = torch.from_numpy(rows + start)
@@ -325,7 +345,12 @@ class LocalCohort:
                             f"batch norm cannot train on a single sample, as client {self.clients[client]} would have to",
                             fix="leave the client out, take a larger batch, or use GroupNorm",
                         )
-                    loss = losses(self.data.task, net(x[chosen]), self.data.y[chosen]).mean()
+                    inputs = x[chosen]
+                    if croppers:
+                        inputs = crop_flip(
+                            inputs, torch.from_numpy(draw_crops(croppers[client], len(rows))).to(x.device)
+                        )
+                    loss = losses(self.data.task, net(inputs), self.data.y[chosen]).mean()
                     descent.step(torch.autograd.grad(loss, descent.params, materialize_grads=True))
                     self._loss[client] += loss.detach()
             self._loss_steps[client] += len(plan)
@@ -353,6 +378,7 @@ class LocalCohort:
         trained, rest = sorted_stack(part), dict(sorted_stack(given))
         pull = (prox[0][position] if isinstance(prox[0], Tensor) else prox[0], sorted_stack(prox[1])) if prox else None
         descent = Descent(opt, trained, pull, sorted_stack(correction) if correction is not None else None)
+        croppers = self._croppers(order)
         loss_C = torch.zeros_like(self._loss)
         steps = np.array([len(plans[i]) for i in order])
         for step in range(int(steps[0])):
@@ -361,10 +387,14 @@ class LocalCohort:
                 descent.narrow(active)
                 rest = {k: v[:active] for k, v in rest.items()}
             leaves = [p.detach().requires_grad_() for p in descent.params]
-            rows = rows_TCB[step, :active]
-            out = net.stacked(dict(zip(part, leaves, strict=True)) | rest, x[rows])
+            rows, weight = rows_TCB[step, :active], weight_TCB[step, :active]
+            inputs = x[rows]
+            if croppers:
+                batch = self._batch([plans[m][step] for m in order[:active]], order[:active], croppers)
+                rows, weight, inputs = batch.rows, batch.weight, batch.x
+            out = net.stacked(dict(zip(part, leaves, strict=True)) | rest, inputs)
             each = losses(self.data.task, out.flatten(0, 1), self.data.y[rows].flatten(0, 1)).view(rows.shape)
-            loss = (each * weight_TCB[step, :active]).sum(dim=1)
+            loss = (each * weight).sum(dim=1)
             descent.step(torch.autograd.grad(loss.sum(), leaves, materialize_grads=True))
             loss_C[:active] += loss.detach()
         self._loss[position] += loss_C

@@ -61,16 +61,16 @@ class Workbench:
         self.keep_local = keep_local
         model.module.to(self.device)
 
-    def _data(self, samples: Samples, clients: Sequence[int]) -> ClientData:
+    def _data(self, samples: Samples, clients: Sequence[int], augment: bool = False) -> ClientData:
         like = next(iter(self.model.params.all.values())).to(self.device)
-        return ClientData.of(samples.select(clients), self.federation.task, like, self.federation.scaling)
+        return ClientData.of(samples.select(clients), self.federation.task, like, self.federation.scaling, augment)
 
     def train(
         self, round: Round, clients: list[int], weights: np.ndarray, download: State, client: State, expected: State
     ) -> Trained:
         """Local training. ``download`` holds what was sent to all and, with a client dimension, to each."""
         download, client = (s.map(lambda v: v.to(self.device)) for s in (download, client))
-        data = self._data(self.federation.train, clients)
+        data = self._data(self.federation.train, clients, self.federation.augment)
         if self.algorithm.pooled and self.mode != "loop":
             cohort = LocalCohort(self.model, data, clients, round, self.mode, pooled=torch.from_numpy(weights))
             update = self.algorithm.local(cohort, download, client)
@@ -106,7 +106,7 @@ class Workbench:
             assert self.federation.new is not None
             federation = self.federation.new
         if what.tune.scope != "none":
-            data = self._data(federation.train, clients)
+            data = self._data(federation.train, clients, federation.augment)
             names = [c + round.population for c in clients] if what.new else clients  # draws of their own
             cohort = LocalCohort(self.model, data, names, round, self.mode, purpose=Purpose.FINETUNE)
             params = fine_tuned(cohort, self.model, params, what.tune)

@@ -34,6 +34,8 @@ class Config(Training):
     """number of clients; 0: 20, or the data's own number"""
     new_clients: Annotated[float, Field(ge=0)] = 0.0
     """clients kept out of training: a fraction, or a number if 1 or more"""
+    augment: bool = False
+    """crop and mirror training images at random"""
     validation: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """part of each client's training samples that is set aside"""
     model: Table = Field(default_factory=dict)
@@ -54,7 +56,16 @@ def assemble(config: Config) -> tuple[Algorithm, Model, Federation, Table]:
     federation, table = _federation(config, source)
     federation = federation.with_new_clients(config.new_clients, config.seed)
     federation = federation.with_validation(config.validation, config.seed)
-    table |= {"model": _table(spec), "new_clients": config.new_clients, "validation": config.validation}
+    if config.augment:
+        federation = replace(
+            federation, augment=True, new=replace(federation.new, augment=True) if federation.new else None
+        )
+    table |= {
+        "model": _table(spec),
+        "augment": config.augment,
+        "new_clients": config.new_clients,
+        "validation": config.validation,
+    }
     shape, dtype = federation.sample_shape, str(federation.train.x.dtype)
     return algorithm, build_model(spec, shape, federation.outputs, config.seed, dtype), federation, table
 
