@@ -71,7 +71,13 @@ def main() -> None:
                 "protocol": runs[0].protocol,
             }
         )
-    facts = {"clients": CLIENTS, "classes_a_client": CLASSES, "seeds": SEEDS, "rates": RATES, "machine": machine_facts()}
+    facts = {
+        "clients": CLIENTS,
+        "classes_a_client": CLASSES,
+        "seeds": SEEDS,
+        "rates": RATES,
+        "machine": machine_facts(),
+    }
     (ROOT / "results").mkdir(exist_ok=True)
     (ROOT / "results" / "digits-methods.json").write_text(json.dumps({"rows": rows, **facts}, indent=1) + "\n")
     (ROOT / "docs" / "methods-table.md").write_text(_page(rows))
@@ -108,7 +114,9 @@ These are small, easy problems (three digits to tell apart, 15 test samples a cl
     lines = []
     for row in sorted(rows, key=lambda r: -np.mean(r["accuracy"])):
         cells = [_cell(row[k]) for k in ("accuracy", "worst_decile", "spread_over_clients", "finetuned")]
-        lines.append(f"| {row['method']} | {row['model']} | {row['lr']} | {' | '.join(cells)} | {row['megabytes_up']:.1f} |")
+        lines.append(
+            f"| {row['method']} | {row['model']} | {row['lr']} | {' | '.join(cells)} | {row['megabytes_up']:.1f} |"
+        )
     return head + "\n".join(lines) + "\n"
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from manyheads import Federation, UserError
-from manyheads.data import Classes, Digits, LinearTasks, Samples, federate, source_named
+from manyheads.data import Classes, Digits, LinearTasks, Samples, federate
+from manyheads.data.sources import source_named
 
 SIZES = (1, 20, 7, 3, 2, 11, 5, 1, 9, 4)
 

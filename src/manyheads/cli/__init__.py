@@ -10,6 +10,7 @@ import typer
 
 from manyheads import __version__
 from manyheads.cli.algorithms import algorithms
+from manyheads.cli.data import data_app
 from manyheads.cli.flags import with_flags
 from manyheads.cli.run import run, run_flags
 from manyheads.core.errors import UserError
@@ -41,6 +42,7 @@ def app_for(arguments: Sequence[str]) -> typer.Typer:
 
     app.command()(with_flags(run, run_flags(arguments)))
     app.command()(algorithms)
+    app.add_typer(data_app(arguments), name="data")
     return app
 
 

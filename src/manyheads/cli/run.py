@@ -52,6 +52,8 @@ def run_flags(arguments: Sequence[str]) -> list[Flag]:
         table = config.get(kind, {})
         fallback = table.get("name") if isinstance(table, dict) else None
         name = given_name(arguments, f"--{kind}") or fallback or getattr(Config(), kind).get("name", goes_with)
+        if kind == "data" and name not in known and Path(name).exists():  # the user's own sites
+            name = "sites"
         if kind == "data" and name in known:
             goes_with = known[name].model
         if name in known:

@@ -13,16 +13,21 @@ from manyheads.data.partitioners import (
     parse_partition,
     partition,
 )
-from manyheads.data.sources import SOURCES, Digits, Pool, federate, source_named
+from manyheads.data.pool import Pool
+from manyheads.data.recipes import ClassSplit, Fallah, FemnistRecipe, class_split_federation
+from manyheads.data.sources import SOURCES, Digits, federate, source_of
 from manyheads.data.synthetic import LinearTasks, Truth
 
 __all__ = [
     "PARTITIONERS",
     "SOURCES",
+    "ClassSplit",
     "Classes",
     "Digits",
     "Dirichlet",
+    "Fallah",
     "Federation",
+    "FemnistRecipe",
     "Iid",
     "Key",
     "LinearTasks",
@@ -33,8 +38,9 @@ __all__ = [
     "Scaling",
     "Shards",
     "Truth",
+    "class_split_federation",
     "federate",
     "parse_partition",
     "partition",
-    "source_named",
+    "source_of",
 ]

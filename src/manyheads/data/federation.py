@@ -219,6 +219,10 @@ class Federation:
         count = round(share * len(self)) if share < 1 else int(share)
         if not share:
             return self
+        if self.new is not None:
+            raise UserError(
+                f"{self.name} comes with its new clients", where="new_clients", given=share, fix="leave it out"
+            )
         if not 1 <= count < len(self):
             raise UserError(
                 "no such number of new clients",

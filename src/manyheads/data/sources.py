@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from pydantic import Field
 
 from manyheads.core.errors import UserError, one_of
-from manyheads.core.randomness import Purpose, generator
-from manyheads.core.settings import settings
-from manyheads.data.federation import Federation, Samples, Scaling
+from manyheads.core.settings import build, settings
+from manyheads.data.characters import Chars74k, Femnist
+from manyheads.data.federation import Federation, Samples
+from manyheads.data.images import Cifar10, Cifar100, Emnist, FashionMnist, ImageFolder, Mnist
 from manyheads.data.partitioners import Key, partition
+from manyheads.data.pool import Pool, hold_out
+from manyheads.data.recipes import ClassSplit, class_split_federation
+from manyheads.data.sites import Sites
 from manyheads.data.synthetic import LinearTasks
+from manyheads.data.text import Sent140
 
-__all__ = ["SOURCES", "Digits", "Pool", "federate", "source_named"]
-
-
-@dataclass(frozen=True)
-class Pool:
-    """Labelled samples of no client yet, with a test part of its own."""
-
-    name: str
-    x: np.ndarray
-    y: np.ndarray
-    x_test: np.ndarray
-    y_test: np.ndarray
-    classes: int
-    keys: dict[str, np.ndarray] = field(default_factory=dict)
-    """natural clients: the owner of every training, then of every test sample"""
-    scaling: Scaling | None = None
-    """of inputs stored as bytes"""
+__all__ = ["SOURCES", "Digits", "Pool", "federate", "source_named", "source_of"]
 
 
 @settings
@@ -49,14 +40,27 @@ class Digits:
 
         digits = load_digits()
         x, y = (digits.data / 16).astype(np.float32), digits.target.astype(np.int64)
-        test = np.zeros(len(y), bool)
-        for label in range(10):
-            rows = generator(seed, Purpose.SPLIT, label).permutation(np.flatnonzero(y == label))
-            test[rows[: round(self.test_fraction * len(rows))]] = True
+        test = hold_out(y, self.test_fraction, 10, seed)
         return Pool("digits", x[~test], y[~test], x[test], y[test], 10)
 
 
-SOURCES: dict[str, type[Any]] = {s.name: s for s in (Digits, LinearTasks)}
+SOURCES: dict[str, type[Any]] = {
+    s.name: s
+    for s in (
+        Digits,
+        LinearTasks,
+        Sites,
+        Sent140,
+        Mnist,
+        FashionMnist,
+        Emnist,
+        Femnist,
+        Chars74k,
+        Cifar10,
+        Cifar100,
+        ImageFolder,
+    )
+}
 
 
 def source_named(name: str) -> type[Any]:
@@ -65,10 +69,21 @@ def source_named(name: str) -> type[Any]:
     return SOURCES[name]
 
 
+def source_of(table: Mapping[str, Any]) -> Any:
+    """The data that a table names, with its settings. A path in place of a name means the user's own sites there."""
+    values = {"name": Digits.name, **table}
+    name = str(values.pop("name"))
+    if name not in SOURCES and Path(name).exists():
+        name, values = Sites.name, {"path": name, **values}
+    return build(source_named(name), values, where="data")
+
+
 def federate(pool: Pool, spec: Any, *, clients: int, seed: int) -> Federation:
     """Divide a pool into clients."""
     if isinstance(spec, Key):
         return _by_key(pool, spec, seed)
+    if isinstance(spec, ClassSplit):
+        return class_split_federation(pool, spec, clients=clients, seed=seed)
     train, test = partition(spec, pool.y, pool.y_test, clients=clients, seed=seed, classes=pool.classes)
     return Federation(
         pool.name,
@@ -98,5 +113,13 @@ def _by_key(pool: Pool, spec: Key, seed: int) -> Federation:
         )
     x, y = np.concatenate([pool.x, pool.x_test]), np.concatenate([pool.y, pool.y_test])
     names, parts = spec.groups(keys)
+    if pool.keep_split:
+        own = [(p[p < len(pool.y)], p[p >= len(pool.y)]) for p in parts]
+        kept = [i for i, (train, _) in enumerate(own) if len(train)]  # who has nothing to train on is left out
+        train, test = (Samples.deal(x, y, [own[i][part] for i in kept]) for part in (0, 1))
+        left = tuple(names[i] for i in kept)
+        return Federation(
+            pool.name, train, test, "classification", pool.classes, client_names=left, scaling=pool.scaling
+        )
     federation = Federation.from_clients([(x[p], y[p]) for p in parts], name=pool.name, outputs=pool.classes, seed=seed)
     return replace(federation, client_names=tuple(names), scaling=pool.scaling)

@@ -1,6 +1,14 @@
 """Models: named ones, and any module of the user's."""
 
+from manyheads.models.cnn import CifarCNN, CifarCNN100, SixLayerCNN
+from manyheads.models.linear import LinearRepresentation
+from manyheads.models.lstm import LSTM
+from manyheads.models.mlp import MLP, EluMLP, FemnistMLP
 from manyheads.models.model import Model, Net, losses
-from manyheads.models.zoo import MLP, MODELS, LinearRepresentation, build_model, model_named
+from manyheads.models.relu import ReluNet
+from manyheads.models.zoo import MODELS, build_model, model_named
 
-__all__ = ["MLP", "MODELS", "LinearRepresentation", "Model", "Net", "build_model", "losses", "model_named"]
+__all__ = [
+    "LSTM", "MLP", "MODELS", "CifarCNN", "CifarCNN100", "EluMLP", "FemnistMLP", "LinearRepresentation", "Model", "Net", "ReluNet",
+    "SixLayerCNN", "build_model", "losses", "model_named",
+]  # fmt: skip

@@ -13,11 +13,11 @@ from pydantic import Field
 from manyheads.core.contract import Algorithm, algorithm_named
 from manyheads.core.errors import UserError
 from manyheads.core.settings import as_dict, build, settings
-from manyheads.data import Federation, Key, federate, parse_partition, source_named
+from manyheads.data import Federation, Key, federate, parse_partition, source_of
 from manyheads.models import Model, build_model, model_named
 from manyheads.run.training import Training
 
-__all__ = ["Config", "assemble", "merged", "read_toml"]
+__all__ = ["Config", "assemble", "federation_of", "merged", "read_toml"]
 
 Table = dict[str, Any]
 
@@ -29,7 +29,8 @@ class Config(Training):
     data: Table = Field(default_factory=lambda: {"name": "digits"})
     """where the samples come from"""
     partition: str | Table = ""
-    """how they are divided: iid, classes:3, shards:2, dirichlet:0.6, lognormal:1, key:NAME, or a table (mixture)"""
+    """how they are divided: iid, classes:3, shards:2, dirichlet:0.6, lognormal:1, key:NAME or just NAME (writer, user),
+    femnist-recipe, fallah, class-split; in a file also a table (mixture)"""
     clients: Annotated[int, Field(ge=0)] = 0
     """number of clients; 0: 20, or the data's own number"""
     new_clients: Annotated[float, Field(ge=0)] = 0.0
@@ -51,33 +52,34 @@ class Config(Training):
 def assemble(config: Config) -> tuple[Algorithm, Model, Federation, Table]:
     """Build what a configuration names; the table tells how the data and the model were made, all defaults filled in."""
     algorithm = _named(algorithm_named, config.algorithm, "algorithm")
-    source = _named(source_named, config.data, "data")
+    source = source_of(config.data)
     spec = _named(model_named, {"name": source.model} | config.model, "model")
-    federation, table = _federation(config, source)
+    federation, table = federation_of(config, source)
+    shape, dtype = federation.sample_shape, str(federation.train.x.dtype)
+    model = build_model(spec, shape, federation.outputs, config.seed, dtype)
+    return algorithm, model, federation, table | {"model": _table(spec)}
+
+
+def federation_of(config: Config, source: Any) -> tuple[Federation, Table]:
+    """The clients, and a table that tells how they were made."""
+    federation, table = _clients(config, source)
     federation = federation.with_new_clients(config.new_clients, config.seed)
     federation = federation.with_validation(config.validation, config.seed)
     if config.augment:
-        federation = replace(
-            federation, augment=True, new=replace(federation.new, augment=True) if federation.new else None
-        )
-    table |= {
-        "model": _table(spec),
-        "augment": config.augment,
-        "new_clients": config.new_clients,
-        "validation": config.validation,
-    }
-    shape, dtype = federation.sample_shape, str(federation.train.x.dtype)
-    return algorithm, build_model(spec, shape, federation.outputs, config.seed, dtype), federation, table
+        new = replace(federation.new, augment=True) if federation.new else None
+        federation = replace(federation, augment=True, new=new)
+    facts = {"new_clients": config.new_clients, "validation": config.validation, "augment": config.augment}
+    return federation, table | facts
 
 
-def _federation(config: Config, source: Any) -> tuple[Federation, Table]:
-    """The clients: dealt out of a pool, or those that the data come with."""
+def _clients(config: Config, source: Any) -> tuple[Federation, Table]:
+    """Dealt out of a pool, or those that the data come with."""
     if not hasattr(source, "pool"):
-        if config.partition:
-            raise UserError(
-                f"{source.name} comes with its clients", where="partition", given=config.partition, fix="leave it out"
-            )
-        source = replace(source, clients=config.clients) if config.clients else source
+        own = hasattr(source, "clients")
+        for name, given in (("partition", config.partition), ("clients", 0 if own else config.clients)):
+            if given:
+                raise UserError(f"{source.name} comes with its clients", where=name, given=given, fix="leave it out")
+        source = replace(source, clients=config.clients) if own and config.clients else source
         return source.federation(config.seed), {"data": _table(source)}
     pool = source.pool(config.seed)
     named_key = isinstance(config.partition, str) and config.partition in pool.keys  # --partition writer

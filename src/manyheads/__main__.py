@@ -1,0 +1,5 @@
+"""``python -m manyheads``: the command line."""
+
+from manyheads.cli import main
+
+main()

@@ -1,0 +1,84 @@
+"""Decoded arrays kept on disk, so that a dataset is decoded once and mapped into memory from then on.
+
+An entry is a folder named by the content of the files it was made from (their bytes and names, not their place or
+time). Its index is written last and holds a checksum of every array: what is incomplete or damaged is made anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from manyheads.core.errors import UserError
+from manyheads.core.files import replacing, write_text
+
+__all__ = ["cache_folder", "cached"]
+
+Arrays = dict[str, np.ndarray]
+SCHEMA = 1
+"""part of every key: a new number when a reader's arrays change"""
+
+
+def cache_folder() -> Path:
+    """``MANYHEADS_CACHE``, else ``~/.cache/manyheads``."""
+    chosen = os.environ.get("MANYHEADS_CACHE")
+    return Path(chosen).expanduser() if chosen else Path.home() / ".cache" / "manyheads"
+
+
+def cached(kind: str, folder: Path, files: Sequence[Path], decode: Callable[[], Arrays]) -> Arrays:
+    """The arrays that ``decode`` makes from some files of a folder, read-only. ``kind`` tells how it makes them.
+
+    A cache that cannot be written is no error: the arrays are then made every time.
+    """
+    entry = cache_folder() / f"{kind}-{_content_key(kind, folder, files)}"
+    if (arrays := _load(entry)) is not None:
+        return arrays
+    arrays = decode()
+    try:
+        _save(entry, arrays)
+    except (OSError, UserError):
+        return arrays
+    return _load(entry) or arrays
+
+
+def _content_key(kind: str, folder: Path, files: Sequence[Path]) -> str:
+    digest = hashlib.sha256(f"{SCHEMA} {kind}".encode())
+    for path in files:
+        try:
+            with open(path, "rb") as file:
+                own = hashlib.file_digest(file, "sha256").digest()
+        except OSError as error:
+            raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
+        digest.update(json.dumps(str(path.relative_to(folder))).encode() + own)
+    return digest.hexdigest()[:24]
+
+
+def _save(entry: Path, arrays: Arrays) -> None:
+    entry.mkdir(parents=True, exist_ok=True)
+    for name, array in arrays.items():
+        with replacing(entry / f"{name}.npy") as temporary, open(temporary, "wb") as file:
+            np.save(file, array, allow_pickle=False)
+    write_text(entry / "index.json", json.dumps({name: _checksum(array) for name, array in arrays.items()}))
+
+
+def _load(entry: Path) -> Arrays | None:
+    """The arrays of an entry, or None if it is not whole."""
+    try:
+        index = json.loads((entry / "index.json").read_text(encoding="utf-8"))
+        arrays = {name: np.load(entry / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in index}
+        whole = all(_checksum(arrays[name]) == checksum for name, checksum in index.items())
+    except (OSError, EOFError, ValueError, AttributeError):
+        return None
+    return {name: array.view(np.ndarray) for name, array in arrays.items()} if whole and arrays else None
+
+
+def _checksum(array: np.ndarray) -> int:
+    """Of type, shape and bytes. crc32 finds damage, and reads 4 GB a second."""
+    own = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return zlib.crc32(own.data, zlib.crc32(f"{array.dtype} {array.shape}".encode()))

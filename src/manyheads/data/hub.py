@@ -1,0 +1,194 @@
+"""Public datasets: which files each needs, whether they are there, and getting them from the Hugging Face hub.
+
+A file is put in its place in one step and its checksum noted, so an interrupted download goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from manyheads.core.errors import UserError, one_of
+from manyheads.core.files import replacing, write_text, writing
+
+__all__ = ["CHECKSUMS", "DATASETS", "Dataset", "fetch", "is_there"]
+
+CHECKSUMS = "SHA256SUMS"
+"""the file of checksums, as sha256sum -c reads it"""
+Load = Callable[[str, str], Any]
+"""(dataset on the hub, its split) to something with rows and ``to_parquet``"""
+Write = Callable[[Any, Path], None]
+
+
+def _parquet(rows: Any, path: Path) -> None:
+    rows.to_parquet(str(path))
+
+
+def _idx_images(rows: Iterable[Any], path: Path) -> None:
+    _write_idx(path, np.stack([np.asarray(row["image"], dtype=np.uint8) for row in rows]))
+
+
+def _idx_labels(rows: Iterable[Any], path: Path) -> None:
+    _write_idx(path, np.array([row["label"] for row in rows], dtype=np.uint8))
+
+
+def _write_idx(path: Path, array: np.ndarray) -> None:
+    header = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, dtype=">i4").tobytes()
+    with open(path, "wb") as file, gzip.GzipFile(fileobj=file, mode="wb", filename="", mtime=0) as packed:
+        packed.write(header + array.tobytes())
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A dataset's files. Any one of ``forms`` will do: patterns of names, looked for in the folder and below it."""
+
+    folder: str
+    forms: tuple[tuple[str, ...], ...]
+    needs: str
+    """the files, in words, for those who put them there by hand"""
+    hub: str = ""
+    """on the hub; empty: it must be fetched by hand"""
+    makes: tuple[tuple[str, str, Write], ...] = ()
+    """file, split and writer of what is fetched from the hub"""
+
+
+_IDX = (
+    ("train-images-idx3-ubyte.gz", "train", _idx_images),
+    ("train-labels-idx1-ubyte.gz", "train", _idx_labels),
+    ("t10k-images-idx3-ubyte.gz", "test", _idx_images),
+    ("t10k-labels-idx1-ubyte.gz", "test", _idx_labels),
+)
+_IDX_FORM = tuple(name.removesuffix(".gz") + "*" for name, _, _ in _IDX)
+_TABLES = (("train.parquet", "train", _parquet), ("test.parquet", "test", _parquet))
+_TABLES_FORM = ("train*.parquet", "test*.parquet")
+_IDX_NEEDS = ", ".join(name for name, _, _ in _IDX)
+
+DATASETS: dict[str, Dataset] = {
+    "mnist": Dataset(
+        "mnist",
+        (_IDX_FORM,),
+        f"{_IDX_NEEDS} (for clients by writer, also qmnist-train-labels-idx2-int.gz and qmnist-test-labels-idx2-int.gz)",
+        "ylecun/mnist",
+        _IDX,
+    ),
+    "fashion-mnist": Dataset("fashion-mnist", (_IDX_FORM,), _IDX_NEEDS, "zalando-datasets/fashion_mnist", _IDX),
+    "emnist": Dataset(
+        "emnist",
+        (("emnist-*-train-images-idx3-ubyte*", "emnist-*-test-images-idx3-ubyte*"),),
+        "emnist-balanced-train-images-idx3-ubyte.gz, the same with labels-idx1, and both with test, from NIST's gzip.zip",
+    ),
+    "cifar10": Dataset(
+        "cifar10",
+        (_TABLES_FORM, ("data_batch_1*", "test_batch*")),
+        "train.parquet and test.parquet of huggingface.co/datasets/uoft-cs/cifar10, or the folder cifar-10-batches-py",
+        "uoft-cs/cifar10",
+        _TABLES,
+    ),
+    "cifar100": Dataset(
+        "cifar100",
+        (_TABLES_FORM, ("train", "test"), ("train.bin", "test.bin")),
+        "train.parquet and test.parquet of huggingface.co/datasets/uoft-cs/cifar100, or the folder cifar-100-python",
+        "uoft-cs/cifar100",
+        _TABLES,
+    ),
+    "femnist": Dataset(
+        "femnist",
+        (("*.parquet",), ("*.json*",)),
+        "the parquet files of huggingface.co/datasets/flwrlabs/femnist, or LEAF's train/*.json and test/*.json",
+        "flwrlabs/femnist",
+        (("train.parquet", "train", _parquet),),
+    ),
+    "chars74k": Dataset("chars74k-hnd", (("*.json*",),), "all_data.json.gz, the hand-drawn characters in LEAF's form"),
+    "sent140": Dataset(
+        "sent140",
+        (("*.csv*",), ("*.json*",)),
+        "training.1600000.processed.noemoticon.csv of Sentiment140, or LEAF's JSON files",
+    ),
+}
+
+
+def is_there(name: str, root: Path | None = None) -> bool:
+    """Whether the files of a dataset are found under ``root`` (without it, under ``MANYHEADS_DATA``)."""
+    place = root or _root()
+    if place is None or name not in DATASETS:
+        return False
+    folder = place / DATASETS[name].folder
+    return any(all(any(folder.rglob(p)) for p in form) for form in DATASETS[name].forms)
+
+
+def fetch(name: str, root: Path | None = None, load: Load | None = None) -> dict[str, Any]:
+    """Get a dataset into its folder under ``root`` (without it, ``MANYHEADS_DATA``) and note the checksums of its files.
+
+    A file that is there is kept, unless it differs from its noted checksum.
+    """
+    if name not in DATASETS:
+        raise one_of("data to get", name, DATASETS)
+    dataset, place = DATASETS[name], root or _root()
+    if place is None:
+        raise UserError("no place for the data", fix="set MANYHEADS_DATA to a folder, or name one with --out")
+    folder = place / dataset.folder
+    if not dataset.hub:
+        raise _by_hand(name, dataset, folder, "is not on the hub in a form that is read here")
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    noted = _noted(folder)
+    rows: dict[str, Any] = {}
+    files = []
+    for file, split, write in dataset.makes:
+        path = folder / file
+        # a file without a note is whole too: it took its place in one step, or it is the user's
+        digest = _sha256(path) if path.exists() else ""
+        kept = bool(digest) and noted.get(file, digest) == digest
+        if not kept:
+            if split not in rows:
+                rows[split] = _loaded(name, dataset, folder, split, load)
+            with replacing(path) as temporary:
+                write(rows[split], temporary)
+            digest = _sha256(path)
+        noted[file] = digest
+        write_text(folder / CHECKSUMS, "".join(f"{d}  {f}\n" for f, d in noted.items()))
+        files.append({"file": str(path), "kept": kept, "sha256": digest, "bytes": path.stat().st_size})
+    return {"name": name, "folder": str(folder), "from": dataset.hub, "files": files}
+
+
+def _loaded(name: str, dataset: Dataset, folder: Path, split: str, load: Load | None) -> Any:
+    if load is None:
+        try:
+            from datasets import load_dataset
+        except ImportError:
+            why = "needs the hub extra, pip install 'manyheads[hub]'"
+            raise _by_hand(name, dataset, folder, why) from None
+        load = lambda hub, part: load_dataset(hub, split=part)  # noqa: E731
+    try:
+        return load(dataset.hub, split)
+    except Exception as error:  # whatever the library meets, the files can be put there by hand
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise _by_hand(name, dataset, folder, f"cannot be downloaded: {reason}") from error
+
+
+def _by_hand(name: str, dataset: Dataset, folder: Path, why: str) -> UserError:
+    return UserError(f"{name} {why}", where="data get", fix=f"or put into {folder}: {dataset.needs}")
+
+
+def _noted(folder: Path) -> dict[str, str]:
+    if not (folder / CHECKSUMS).exists():
+        return {}
+    lines = (folder / CHECKSUMS).read_text(encoding="utf-8").splitlines()
+    return {file: digest for digest, _, file in (line.partition("  ") for line in lines) if file}
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _root() -> Path | None:
+    root = os.environ.get("MANYHEADS_DATA")
+    return Path(root).expanduser() if root else None

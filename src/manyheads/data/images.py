@@ -1,0 +1,211 @@
+"""Public image sets as sources: found in a folder, decoded once, mapped into memory, bytes [N, C, H, W].
+
+A set lies in ``path``, or in the folder of its name under ``MANYHEADS_DATA``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import chain
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from manyheads.core.errors import UserError
+from manyheads.core.settings import settings
+from manyheads.data.cache import Arrays, cached
+from manyheads.data.federation import Scaling
+from manyheads.data.locate import Location
+from manyheads.data.pool import Pool, hold_out
+from manyheads.data.readers import cifar
+from manyheads.data.readers.idx import read_idx
+from manyheads.data.readers.images import class_folders, decode_files
+
+__all__ = ["Cifar10", "Cifar100", "Emnist", "FashionMnist", "ImageFolder", "Mnist"]
+
+IDX = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+QMNIST = ("qmnist-train-labels-idx2-int", "qmnist-test-labels-idx2-int")
+
+
+def _parts(arrays: Arrays) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    return arrays["x"], arrays["y"], arrays["x_test"], arrays["y_test"]
+
+
+def _idx_arrays(place: Location, names: tuple[str, ...], kind: str) -> Arrays:
+    """Training and test images and labels from four idx files."""
+    files = place.files(names, endings=("", ".gz"))
+
+    def decode() -> Arrays:
+        arrays: Arrays = {}
+        for part, images, labels in (("", files[0], files[1]), ("_test", files[2], files[3])):
+            x, y = read_idx(images, dimensions=3), read_idx(labels, dimensions=1)
+            if len(x) != len(y):
+                raise UserError(
+                    f"{images} and {labels.name} do not belong together", given=f"{len(x)} and {len(y)} rows"
+                )
+            arrays |= {f"x{part}": x[:, None], f"y{part}": y.astype(np.int64)}
+        return arrays
+
+    return cached(kind, place.folder, files, decode)
+
+
+@settings
+class Mnist:
+    """MNIST, 70,000 handwritten digits of 28x28; with QMNIST's labels beside it, the writers are natural clients."""
+
+    name: ClassVar[str] = "mnist"
+    model: ClassVar[str] = "mlp"
+    path: str = ""
+    """folder with the idx files; empty: mnist under MANYHEADS_DATA"""
+
+    def pool(self, seed: int) -> Pool:
+        place = Location.of(self.name, self.path)
+        arrays = _idx_arrays(place, IDX, self.name)
+        return Pool(
+            self.name, *_parts(arrays), classes=10, keys=_writers(place, arrays), scaling=Scaling((0.1307,), (0.3081,))
+        )
+
+
+def _writers(place: Location, arrays: Arrays) -> dict[str, np.ndarray]:
+    """Each digit's writer, if the QMNIST labels are there. The writers of the training and the test part are others."""
+    if not place.has(QMNIST, endings=("", ".gz")):
+        return {}
+    writers = []
+    for part, file in zip(("", "_test"), place.files(QMNIST, endings=("", ".gz")), strict=True):
+        digits = arrays[f"y{part}"]
+        facts = read_idx(file, dimensions=2)[: len(digits)]  # its test part goes on with digits that MNIST lacks
+        if len(facts) != len(digits) or facts.shape[1] < 3 or not np.array_equal(facts[:, 0], digits):
+            raise UserError(f"{file} does not belong to the MNIST labels beside it")
+        writers.append(np.char.add("test-" if part else "train-", np.char.zfill(facts[:, 2].astype(str), 4)))
+    return {"writer": np.concatenate(writers)}
+
+
+@settings
+class FashionMnist:
+    """Fashion-MNIST, 70,000 grey images of clothing of 28x28, 10 classes."""
+
+    name: ClassVar[str] = "fashion-mnist"
+    model: ClassVar[str] = "mlp"
+    path: str = ""
+    """folder with the idx files; empty: fashion-mnist under MANYHEADS_DATA"""
+
+    def pool(self, seed: int) -> Pool:
+        arrays = _idx_arrays(Location.of(self.name, self.path), IDX, self.name)
+        return Pool(self.name, *_parts(arrays), classes=10, scaling=Scaling((0.2860,), (0.3530,)))
+
+
+EMNIST_CLASSES = {"byclass": 62, "bymerge": 47, "balanced": 47, "letters": 26, "digits": 10, "mnist": 10}
+
+
+@settings
+class Emnist:
+    """EMNIST, handwritten digits and letters of 28x28, without their writers."""
+
+    name: ClassVar[str] = "emnist"
+    model: ClassVar[str] = "mlp"
+    path: str = ""
+    """folder with the idx files; empty: emnist under MANYHEADS_DATA"""
+    split: Literal["byclass", "bymerge", "balanced", "letters", "digits", "mnist"] = "balanced"
+    """which of EMNIST's splits"""
+
+    def pool(self, seed: int) -> Pool:
+        place = Location.of(self.name, self.path, "gzip")
+        names = tuple(
+            f"emnist-{self.split}-{part}-{what}"
+            for part in ("train", "test")
+            for what in ("images-idx3-ubyte", "labels-idx1-ubyte")
+        )
+        arrays = _idx_arrays(place, names, self.name)
+        # stored column by column; and the letters are counted from 1
+        first = 1 if self.split == "letters" else 0
+        turned = {k: v.swapaxes(2, 3) if k.startswith("x") else v - first for k, v in arrays.items()}
+        return Pool(
+            self.name, *_parts(turned), classes=EMNIST_CLASSES[self.split], scaling=Scaling((0.1736,), (0.3317,))
+        )
+
+
+def _cifar_arrays(place: Location, label: str, column: tuple[int, int], batches: dict[str, list[str]]) -> Arrays:
+    """From whichever form is there: parquet, Python batches, binary batches (whose label is one ``column`` of many)."""
+    forms: list[tuple[dict[str, list[Path]], Callable[[list[Path]], cifar.Part]]] = [
+        ({p: place.matching(f"{p}*.parquet") for p in batches}, lambda paths: cifar.read_parquet(paths, label)),
+        ({p: place.found(names) for p, names in batches.items()}, lambda paths: cifar.read_pickles(paths, label)),
+        (
+            {p: place.found([f"{n}.bin" for n in names]) for p, names in batches.items()},
+            lambda paths: cifar.read_binary(paths, *column),
+        ),
+    ]
+    there = [(files, read) for files, read in forms if all(files.values())]
+    if not there:
+        names = ", ".join(chain(*batches.values()))
+        raise place.missing(["train.parquet", "test.parquet"], f"or the Python batches {names}, or the same as .bin")
+    files, read = there[0]
+
+    def decode() -> Arrays:
+        (x, y), (x_test, y_test) = (read(files[part]) for part in ("train", "test"))
+        return {"x": x, "y": y, "x_test": x_test, "y_test": y_test}
+
+    return cached(f"{place.name}-{label}", place.folder, list(chain(*files.values())), decode)
+
+
+@settings
+class Cifar10:
+    """CIFAR-10, 60,000 colour images of 32x32."""
+
+    name: ClassVar[str] = "cifar10"
+    model: ClassVar[str] = "cnn-cifar10"
+    path: str = ""
+    """folder with the parquet files, Python batches or binary batches; empty: cifar10 under MANYHEADS_DATA"""
+
+    def pool(self, seed: int) -> Pool:
+        place = Location.of(self.name, self.path, "plain_text", "cifar-10-batches-py", "cifar-10-batches-bin")
+        batches = {"train": [f"data_batch_{i}" for i in range(1, 6)], "test": ["test_batch"]}
+        arrays = _cifar_arrays(place, "label", (1, 0), batches)
+        scaling = Scaling((0.49140, 0.48216, 0.44653), (0.24703, 0.24349, 0.26159))
+        return Pool(self.name, *_parts(arrays), classes=10, scaling=scaling)
+
+
+@settings
+class Cifar100:
+    """CIFAR-100, 60,000 colour images of 32x32."""
+
+    name: ClassVar[str] = "cifar100"
+    model: ClassVar[str] = "cnn-cifar100"
+    path: str = ""
+    """folder with the parquet files, Python batches or binary batches; empty: cifar100 under MANYHEADS_DATA"""
+    labels: Literal["fine", "coarse"] = "fine"
+    """100 classes, or their 20 groups"""
+
+    def pool(self, seed: int) -> Pool:
+        place = Location.of(self.name, self.path, "cifar100", "cifar-100-python", "cifar-100-binary")
+        fine = self.labels == "fine"
+        batches = {"train": ["train"], "test": ["test"]}
+        arrays = _cifar_arrays(place, f"{self.labels}_label", (2, int(fine)), batches)
+        scaling = Scaling((0.50708, 0.48655, 0.44092), (0.26733, 0.25644, 0.27615))
+        return Pool(self.name, *_parts(arrays), classes=100 if fine else 20, scaling=scaling)
+
+
+@settings
+class ImageFolder:
+    """Your own images: a folder with one subfolder a class. All are brought to one size."""
+
+    name: ClassVar[str] = "image-folder"
+    model: ClassVar[str] = "mlp"
+    path: str = ""
+    """folder of the classes' folders; empty: image-folder under MANYHEADS_DATA"""
+    side: Annotated[int, Field(ge=1, le=1024)] = 32
+    """width and height in pixels"""
+    color: bool = True
+    """red, green and blue, or shades of grey"""
+    test_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    """part of every class that is kept for the clients' tests"""
+
+    def pool(self, seed: int) -> Pool:
+        place = Location.of(self.name, self.path)
+        paths, y, names = class_folders(place.folder)
+        kind = f"{self.name}-{self.side}-{'rgb' if self.color else 'grey'}"
+        x = cached(kind, place.folder, paths, lambda: {"x": decode_files(paths, side=self.side, color=self.color)})["x"]
+        test = hold_out(y, self.test_fraction, len(names), seed)
+        half = (0.5,) * x.shape[1]
+        return Pool(self.name, x[~test], y[~test], x[test], y[test], len(names), scaling=Scaling(half, half))

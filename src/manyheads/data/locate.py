@@ -1,0 +1,72 @@
+"""Where a dataset's files are, and what to say when they are not."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from manyheads.core.errors import UserError
+
+__all__ = ["Location"]
+
+
+@dataclass(frozen=True)
+class Location:
+    """A dataset's folder, and the folders inside it that its archives unpack to."""
+
+    name: str
+    folder: Path
+    inner: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, name: str, path: str, *inner: str) -> Location:
+        """``path`` if given, else the folder of that name under ``MANYHEADS_DATA``."""
+        root = os.environ.get("MANYHEADS_DATA")
+        if not path and not root:
+            raise UserError(
+                f"no place to look for {name}",
+                where="data",
+                fix=f"set MANYHEADS_DATA to the folder that holds {name}/, or give the folder itself as its path",
+            )
+        folder = Path(path or Path(str(root)) / name).expanduser()
+        if not folder.exists() and path:
+            raise UserError(f"no such folder: {folder}", where=f"data {name}.path")
+        return cls(name, folder, inner)
+
+    def matching(self, *patterns: str) -> list[Path]:
+        """Files that fit a pattern, of the first folder that has any."""
+        for place in self._places():
+            if found := sorted({f for p in patterns for f in place.glob(p) if f.is_file()}):
+                return found
+        return []
+
+    def found(self, names: Iterable[str], endings: Sequence[str] = ("",)) -> list[Path]:
+        """The files of these names, or none if one is lacking."""
+        files = [self._one(name, endings) for name in names]
+        return [f for f in files if f] if all(files) else []
+
+    def has(self, names: Iterable[str], endings: Sequence[str] = ("",)) -> bool:
+        return bool(self.found(names, endings))
+
+    def files(self, names: Sequence[str], endings: Sequence[str] = ("",)) -> list[Path]:
+        """The files of these names; an error names those that are lacking."""
+        lacking = [n + endings[-1] for n in names if not self._one(n, endings)]
+        if lacking:
+            raise self.missing(lacking)
+        return self.found(names, endings)
+
+    def missing(self, names: Sequence[str], otherwise: str = "") -> UserError:
+        return UserError(
+            f"{self.name} is not there",
+            where="data",
+            fix=f"put {', '.join(names)} into {self.folder}" + (f"; {otherwise}" if otherwise else ""),
+        )
+
+    def _places(self) -> list[Path]:
+        return [self.folder, *(self.folder / i for i in self.inner)]
+
+    def _one(self, name: str, endings: Sequence[str]) -> Path | None:
+        candidates = (place / (name + ending) for place in self._places() for ending in endings)
+        return next((c for c in candidates if c.is_file()), None)

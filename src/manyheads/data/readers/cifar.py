@@ -1,0 +1,71 @@
+"""CIFAR-10 and CIFAR-100 in the three forms they come in: Hugging Face parquet, pickled batches, binary batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from manyheads.core.errors import UserError
+from manyheads.data.readers.content import content
+from manyheads.data.readers.parquet import read_image_table
+from manyheads.data.readers.pickles import read_pickled_arrays
+
+__all__ = ["SIDE", "read_binary", "read_parquet", "read_pickles"]
+
+SIDE = 32
+PIXELS = 3 * SIDE * SIDE
+Part = tuple[np.ndarray, np.ndarray]
+"""images [N, 3, 32, 32] of bytes, and labels"""
+
+
+def read_parquet(paths: Sequence[Path], label: str) -> Part:
+    """Columns ``img`` and ``label``, or ``fine_label`` and ``coarse_label``."""
+    table = read_image_table(paths, image="img", columns=[label], side=SIDE, color=True)
+    return table["img"], table[label].astype(np.int64)
+
+
+def read_pickles(paths: Sequence[Path], label: str) -> Part:
+    """The original Python batches: dicts with ``data`` [N, 3072] and ``labels``, ``fine_labels`` or ``coarse_labels``."""
+    return _joined([_pickled(path, f"{label}s") for path in paths])
+
+
+def _pickled(path: Path, labels: str) -> Part:
+    batch = read_pickled_arrays(path)
+    # names are bytes where Python 2 wrote them
+    found = (
+        {k.decode("latin1") if isinstance(k, bytes) else k: v for k, v in batch.items()}
+        if isinstance(batch, dict)
+        else {}
+    )
+    if not {"data", labels} <= found.keys():
+        raise UserError(
+            f"{path} is no CIFAR batch", given=", ".join(map(str, found)) or "no dict", allowed=f"data, {labels}"
+        )
+    x, y = found["data"], np.asarray(found[labels])
+    if not isinstance(x, np.ndarray) or x.dtype != np.uint8 or x.shape != (len(y), PIXELS) or y.dtype.kind not in "iu":
+        raise UserError(
+            f"{path} is no CIFAR batch", allowed=f"data of bytes, [N, {PIXELS}], and N whole numbers as {labels}"
+        )
+    return x.reshape(-1, 3, SIDE, SIDE), y.astype(np.int64)
+
+
+def read_binary(paths: Sequence[Path], label_bytes: int, column: int) -> Part:
+    """Records of 1 (CIFAR-10) or 2 (CIFAR-100: coarse, fine) label bytes and 3072 pixels; ``column`` says which label."""
+    return _joined([_binary(path, label_bytes, column) for path in paths])
+
+
+def _binary(path: Path, label_bytes: int, column: int) -> Part:
+    raw = np.frombuffer(content(path), np.uint8)
+    record = label_bytes + PIXELS
+    if not len(raw) or len(raw) % record:
+        raise UserError(
+            f"{path} is cut off", given=f"{len(raw)} bytes", allowed=f"a multiple of {record}", fix="fetch it again"
+        )
+    records = raw.reshape(-1, record)
+    return records[:, label_bytes:].reshape(-1, 3, SIDE, SIDE), records[:, column].astype(np.int64)
+
+
+def _joined(parts: Sequence[Part]) -> Part:
+    return np.concatenate([x for x, _ in parts]), np.concatenate([y for _, y in parts])

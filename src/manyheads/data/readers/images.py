@@ -1,0 +1,98 @@
+"""Encoded images (PNG, WebP, JPEG, ...) as arrays of bytes, [N, C, H, W]."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from manyheads.core.errors import UserError
+
+__all__ = ["IMAGE_ENDINGS", "class_folders", "decode", "decode_files"]
+
+FORMATS = ("PNG", "WEBP", "JPEG", "BMP", "GIF", "PPM", "TIFF")
+IMAGE_ENDINGS = (".png", ".webp", ".jpg", ".jpeg", ".bmp", ".gif", ".pgm", ".ppm", ".tif", ".tiff")
+
+
+def decode(encoded: Sequence[bytes | None], *, side: int, color: bool, where: str, first: int = 0) -> np.ndarray:
+    """Images of one known size. ``where`` and ``first`` (the number of the first row) tell in errors which is broken."""
+
+    def pixels(row: int) -> np.ndarray:
+        name, data = f"{where}: image {first + row}", encoded[row]
+        if not data:
+            raise UserError(f"{name} is empty")
+        image = _open(io.BytesIO(data), name, color)
+        if image.size != (side, side):
+            raise UserError(f"{name} has another size", given=f"{image.width}x{image.height}", allowed=f"{side}x{side}")
+        return np.asarray(image)
+
+    return _in_parallel(pixels, len(encoded), side, color)
+
+
+def decode_files(paths: Sequence[Path], *, side: int, color: bool) -> np.ndarray:
+    """Image files of any size, brought to one."""
+
+    def pixels(row: int) -> np.ndarray:
+        image = _open(paths[row], str(paths[row]), color)
+        return np.asarray(
+            image if image.size == (side, side) else image.resize((side, side), Image.Resampling.BILINEAR)
+        )
+
+    return _in_parallel(pixels, len(paths), side, color)
+
+
+def class_folders(folder: Path) -> tuple[list[Path], np.ndarray, list[str]]:
+    """Images of a folder with one subfolder a class: their paths, labels and the classes' names, in order of name."""
+    inside = folder.iterdir() if folder.is_dir() else ()
+    names = sorted(p.name for p in inside if p.is_dir() and not p.name.startswith("."))
+    paths: list[Path] = []
+    labels: list[int] = []
+    for label, name in enumerate(names):
+        found = sorted(p for p in (folder / name).iterdir() if p.suffix.lower() in IMAGE_ENDINGS)
+        if not found:
+            raise UserError(f"{folder / name} holds no image", allowed=", ".join(IMAGE_ENDINGS))
+        paths += found
+        labels += [label] * len(found)
+    if not paths:
+        raise UserError(
+            f"{folder} holds no folder of images",
+            fix=f"put the images of each class into a folder of its own: {folder}/cat/1.png",
+        )
+    return paths, np.array(labels, np.int64), names
+
+
+def _open(file: io.BytesIO | Path, name: str, color: bool) -> Image.Image:
+    try:
+        with Image.open(file, formats=FORMATS) as image:
+            return _eight_bits(image, name).convert("RGB" if color else "L")
+    except UserError:
+        raise
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise UserError(f"{name} cannot be decoded: {error}") from None
+
+
+def _eight_bits(image: Image.Image, name: str) -> Image.Image:
+    """Pillow would cut off all values above 255."""
+    if image.mode.startswith("I;16"):
+        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    if image.mode in ("I", "F"):
+        raise UserError(f"{name} has pixels of 32 bits", allowed="8 or 16 bits")
+    return image
+
+
+def _in_parallel(pixels: Callable[[int], np.ndarray], count: int, side: int, color: bool) -> np.ndarray:
+    """Threads suffice: decoding lets go of the interpreter's lock."""
+    made = np.empty((count, 3 if color else 1, side, side), np.uint8)
+
+    def fill(rows: range) -> None:
+        for row in rows:
+            image = pixels(row)
+            made[row] = image.transpose(2, 0, 1) if color else image
+
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(fill, (range(i, min(i + 256, count)) for i in range(0, count, 256))))
+    return made

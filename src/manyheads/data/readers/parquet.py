@@ -1,0 +1,50 @@
+"""Tables of images as Hugging Face keeps them: a column of encoded images and columns of facts about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from manyheads.core.errors import UserError
+from manyheads.data.readers.images import decode
+
+__all__ = ["read_image_table"]
+
+
+def read_image_table(
+    paths: Sequence[Path], *, image: str, columns: Sequence[str], side: int, color: bool
+) -> dict[str, np.ndarray]:
+    """The images and the other columns of some parquet files, one after the other, by the names of the columns."""
+    parts: dict[str, list[np.ndarray]] = {name: [] for name in (image, *columns)}
+    for path in paths:
+        first = 0
+        for batch in _batches(path, parts):
+            encoded = batch.column(image)
+            if pa.types.is_struct(encoded.type):
+                encoded = encoded.field("bytes")
+            parts[image].append(decode(encoded.to_pylist(), side=side, color=color, where=str(path), first=first))
+            for name in columns:
+                if batch.column(name).null_count:
+                    raise UserError(f"{path}: column {name} has a row without a value")
+                parts[name].append(np.array(batch.column(name).to_pylist()))
+            first += len(batch)
+    if not parts[image]:
+        raise UserError(f"{', '.join(map(str, paths))}: no rows")
+    return {name: np.concatenate(found) for name, found in parts.items()}
+
+
+def _batches(path: Path, columns: Sequence[str] | dict[str, list[np.ndarray]]) -> Iterator[pa.RecordBatch]:
+    try:
+        with pq.ParquetFile(path) as file:
+            lacking = [c for c in columns if c not in file.schema_arrow.names]
+            if lacking:
+                raise UserError(
+                    f"{path} lacks a column", given=", ".join(file.schema_arrow.names), allowed=", ".join(columns)
+                )
+            yield from file.iter_batches(batch_size=4096, columns=list(columns))
+    except (OSError, pa.ArrowException) as error:
+        raise UserError(f"{path} is not a readable parquet file: {error}", fix="fetch it again") from None

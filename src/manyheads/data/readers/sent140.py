@@ -1,0 +1,97 @@
+"""Sentiment140's tweets, as the six-column CSV of its authors and as LEAF's JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from manyheads.core.errors import UserError
+from manyheads.data.readers.content import content
+from manyheads.data.readers.leaf import leaf_users
+
+__all__ = ["Tweet", "read_sent140"]
+
+_LABELS = {"0": 0, "1": 1, "4": 1}
+"""negative; positive, in LEAF's files and in the authors' own"""
+
+
+class Tweet(NamedTuple):
+    """A text, who wrote it, and whether it is positive (1) or negative (0)."""
+
+    user: str
+    text: str
+    label: int
+
+
+def read_sent140(path: Path) -> list[Tweet]:
+    """The tweets in a file (CSV or LEAF JSON, either of them gzip-compressed or not), or in a folder of such files.
+
+    A folder holds one CSV file, or LEAF's JSON files, in it or in its ``train`` and ``test`` folders. All are read as
+    one collection, LEAF's split being only one of those that could be made.
+    """
+    return [tweet for file in _files(path) for tweet in (_csv(file) if ".csv" in file.suffixes else _leaf(file))]
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_file() and {".csv", ".json"} & set(path.suffixes):
+        return [path]
+    # not the authors' testdata.manual: 498 tweets, some of them neutral
+    tables = sorted(f for f in path.glob("*.csv*") if not f.name.startswith("testdata") and _is_data(f))
+    if len(tables) > 1:
+        raise UserError(
+            f"{path} holds several CSV files, which may share tweets",
+            where="data.path",
+            given=", ".join(f.name for f in tables),
+            fix="name the one to read",
+        )
+    found = tables or [
+        f for folder in (".", "train", "test") for f in sorted(path.glob(f"{folder}/*.json*")) if _is_data(f)
+    ]
+    if not found:
+        raise UserError(
+            f"no tweets in {path}",
+            where="data sent140",
+            fix="put training.1600000.processed.noemoticon.csv of Sentiment140 there (or .csv.gz), or LEAF's JSON files",
+        )
+    return found
+
+
+def _is_data(file: Path) -> bool:
+    return file.name.endswith((".csv", ".csv.gz", ".json", ".json.gz"))
+
+
+def _csv(file: Path) -> Iterator[Tweet]:
+    """Rows of polarity, tweet id, date, query, user and text, without a header."""
+    raw = content(file)
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = raw.decode("latin-1")  # as the authors' own file is
+    rows = csv.reader(io.StringIO(text, newline=""))
+    try:
+        for row in rows:
+            if len(row) != 6 or row[0] not in _LABELS:
+                raise UserError(
+                    f"{file} line {rows.line_num} is not a labelled tweet",
+                    given=f"{len(row)} columns, the first {row[0]!r}" if row else "an empty line",
+                    allowed="polarity (0 or 4), id, date, query, user, text",
+                )
+            yield Tweet(row[4], row[5], _LABELS[row[0]])
+    except csv.Error as error:
+        raise UserError(f"{file} line {rows.line_num}: {error}") from None
+
+
+def _leaf(file: Path) -> Iterator[Tweet]:
+    """LEAF's x are rows of id, date, query, user, text and more."""
+    for user, x, y in leaf_users(file):
+        for row, label in zip(x, y, strict=True):
+            if not isinstance(row, list) or len(row) < 5 or str(label) not in _LABELS:
+                raise UserError(
+                    f"{file}: a sample of user {user} is not a labelled tweet",
+                    given=f"label {label}" if str(label) not in _LABELS else str(row)[:60],
+                    allowed="x: id, date, query, user, text; y: 0 or 1",
+                )
+            yield Tweet(user, str(row[4]), _LABELS[str(label)])

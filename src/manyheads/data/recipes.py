@@ -1,0 +1,213 @@
+"""The partitions of the papers' experiments that are more than one idea: by name, with the papers' numbers as defaults."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from manyheads.core.errors import UserError
+from manyheads.core.settings import settings
+from manyheads.data.federation import Federation, Samples
+from manyheads.data.partitioners import PARTITIONERS, Classes, Partition, partition
+from manyheads.data.pool import Pool
+
+__all__ = ["ClassSplit", "Fallah", "FemnistRecipe", "class_split_federation"]
+
+
+@settings
+class FemnistRecipe(Partition):
+    """The recipe of Collins et al. 2021 for FEMNIST: neighbouring classes, log-normal sizes; for any set of images.
+
+    Client u has equally many samples of the classes u, u + 1, u + 2 (mod the number of classes). Where a class has too
+    few, all clients get less, in proportion. Unlike the authors' script, no sample goes to two clients.
+    """
+
+    name: ClassVar[str] = "femnist-recipe"
+    per_client: Annotated[int, Field(ge=1)] = 3
+    """classes a client"""
+    mu: Annotated[float, Field(ge=-20, le=20)] = 4.0
+    """mean of the log of the sizes, before the base is added"""
+    sigma: Annotated[float, Field(ge=0, le=10)] = 1.0
+    """spread of the log of the sizes"""
+    base: Annotated[int, Field(ge=0)] = 100
+    """added to every size"""
+    per_class: Annotated[int, Field(ge=1)] = 4000
+    """most training samples of a class that are used"""
+
+    def counts(self, clients: int, per_class: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        present = np.flatnonzero(per_class)
+        if self.per_client > len(present):
+            raise UserError(
+                "more classes a client than there are",
+                where="partition femnist-recipe",
+                given=self.per_client,
+                allowed=f"1 to {len(present)}",
+            )
+        each = (rng.lognormal(self.mu, self.sigma, clients) + self.base) / self.per_client
+        held = np.zeros((clients, len(per_class)), bool)
+        owners = np.repeat(np.arange(clients), self.per_client)
+        held[owners, present[(owners + np.tile(np.arange(self.per_client), clients)) % len(present)]] = True
+        need, have = held.T @ each, np.minimum(per_class, self.per_class)
+        scale = min(1.0, (have[need > 0] / need[need > 0]).min())
+        counts = held * np.floor(each * scale + 1e-9).astype(np.int64)[:, None]
+        empty = np.flatnonzero(counts.sum(axis=1) == 0)
+        if len(empty):
+            raise UserError(
+                f"too few samples: client {empty[0]} would have none of its {self.per_client} classes",
+                where="partition femnist-recipe",
+                given=f"{clients} clients, {have[present].min()} samples of the smallest class",
+                fix="use fewer clients",
+            )
+        return counts
+
+
+@settings
+class Fallah(Partition):
+    """The partition of Fallah et al. 2020: half the users share the first classes, each of the others has mostly one.
+
+    The first half has ``a`` samples of each of the first half of the classes; every other user has ``a / 2`` of one of
+    these, and ``2 a`` of one of the other classes, drawn so that each is used equally often.
+    """
+
+    name: ClassVar[str] = "fallah"
+    a: Annotated[int, Field(ge=2)] = 196
+    """the paper's a; 196 fits 10 users of MNIST"""
+
+    def counts(self, clients: int, per_class: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        classes = len(per_class)
+        low, common = classes // 2, (clients + 1) // 2
+        if not low:
+            raise UserError("two classes are needed", where="partition fallah", given=classes)
+        others = np.arange(common, clients)
+        counts = np.zeros((clients, classes), np.int64)
+        counts[:common, :low] = self.a
+        counts[others, _in_turn(np.arange(low), len(others), rng)] = self.a // 2
+        counts[others, _in_turn(np.arange(low, classes), len(others), rng)] = 2 * self.a
+        _check_supply(counts, per_class, "partition fallah", "use a smaller a or fewer clients")
+        return counts
+
+
+@settings
+class ClassSplit(Partition):
+    """The federation of Collins et al. 2022: C classes a client, equally many of each; other classes for new clients.
+
+    A client's classes are drawn from the first ones; each new client has all of the remaining ones.
+    """
+
+    name: ClassVar[str] = "class-split"
+    per_client: Annotated[int, Field(ge=1)] = 5
+    """classes a training client, the paper's C"""
+    samples: Annotated[int, Field(ge=1)] = 500
+    """training samples a client"""
+    train_classes: Annotated[int, Field(ge=1)] = 80
+    """the first so many classes are for training, the others for new clients"""
+    new_clients: Annotated[int, Field(ge=0)] = 5
+    """number of new clients"""
+    new_samples: Annotated[int, Field(ge=1)] = 500
+    """training samples a new client"""
+
+    def counts(self, clients: int, per_class: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        own = np.where(np.arange(len(per_class)) < self.train_classes, per_class, 0)
+        held = Classes(per_client=self.per_client).counts(clients, own, rng) > 0
+        return _equal_shares(held, self.samples, own, rng)
+
+    def counts_like(self, train: np.ndarray, per_class: np.ndarray, per_class_train: np.ndarray) -> np.ndarray:
+        return Classes(per_client=self.per_client).counts_like(train, per_class, per_class_train)
+
+
+class _AllClasses(Partition):
+    """Every client has all classes, equally many samples of each, and its part of all test samples."""
+
+    name: ClassVar[str] = "class-split"
+
+    def __init__(self, samples: int, first: int) -> None:
+        self.samples, self.first = samples, first
+
+    def counts(self, clients: int, per_class: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        own = np.where(np.arange(len(per_class)) >= self.first, per_class, 0)
+        return _equal_shares(np.tile(own > 0, (clients, 1)), self.samples, own, rng)
+
+    def counts_like(self, train: np.ndarray, per_class: np.ndarray, per_class_train: np.ndarray) -> np.ndarray:
+        return (train.sum(axis=0) > 0) * np.tile(per_class // len(train), (len(train), 1))
+
+
+def class_split_federation(
+    pool: Pool, spec: ClassSplit, *, clients: int, seed: int, new_pool: Pool | None = None
+) -> Federation:
+    """Training clients by :class:`ClassSplit`, with new clients of the remaining classes, or of all of ``new_pool``.
+
+    Each new client has all the new classes, equally many samples of each (or one more of some, where that does not
+    divide). With a pool of their own (CIFAR-10 for a model of CIFAR-100) new clients keep its labels, as outputs of the
+    trained model, and take over the scaling of the pixels that the model is trained with.
+    """
+    source = new_pool or pool
+    if source.x.shape[1:] != pool.x.shape[1:] or source.classes > pool.classes:
+        raise UserError(
+            f"new clients from {source.name} do not fit a model for {pool.name}",
+            given=f"samples {source.x.shape[1:]}, {source.classes} classes",
+            allowed=f"samples {pool.x.shape[1:]}, up to {pool.classes} classes",
+        )
+    if new_pool is None and spec.new_clients and spec.train_classes >= pool.classes:
+        raise UserError(
+            "no classes are left for new clients",
+            where="partition class-split.train_classes",
+            given=spec.train_classes,
+            allowed=f"1 to {pool.classes - 1}, for {pool.name}",
+            fix="or ask for no new clients: new_clients=0",
+        )
+    federation = _dealt(pool, spec, clients, seed, pool)
+    if not spec.new_clients:
+        return federation
+    everyone = _AllClasses(spec.new_samples, 0 if new_pool else spec.train_classes)
+    return replace(federation, new=_dealt(source, everyone, spec.new_clients, seed, pool))
+
+
+def _dealt(pool: Pool, spec: Partition, clients: int, seed: int, model_of: Pool) -> Federation:
+    """Clients from one pool, for a model of another."""
+    train, test = partition(spec, pool.y, pool.y_test, clients=clients, seed=seed, classes=pool.classes)
+    return Federation(
+        pool.name,
+        Samples.deal(pool.x, pool.y, train),
+        Samples.deal(pool.x_test, pool.y_test, test),
+        "classification",
+        model_of.classes,
+        scaling=model_of.scaling,
+    )
+
+
+def _in_turn(classes: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+    """A class for each of ``count`` clients, every class as often as any other; the order is drawn."""
+    rounds = -(-count // len(classes))
+    return np.concatenate([rng.permutation(classes) for _ in range(rounds)] or [classes])[:count]
+
+
+def _equal_shares(held: np.ndarray, samples: int, per_class: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """``samples`` for every client, spread equally over the classes it holds; the rest where most are left."""
+    owned = held.sum(axis=1)
+    counts: np.ndarray = held * (samples // owned)[:, None]
+    _check_supply(counts, per_class, "partition class-split", "use fewer samples a client or fewer clients")
+    left = per_class - counts.sum(axis=0)
+    for client, rest in enumerate(samples % owned):
+        spare = np.flatnonzero(held[client] & (left > 0))
+        chosen = spare[np.lexsort((rng.random(len(spare)), -left[spare]))[:rest]]
+        counts[client, chosen] += 1
+        left[chosen] -= 1
+    return counts
+
+
+def _check_supply(counts: np.ndarray, per_class: np.ndarray, where: str, fix: str) -> None:
+    short = np.flatnonzero(counts.sum(axis=0) > per_class)
+    if len(short):
+        raise UserError(
+            f"class {short[0]} has too few training samples",
+            where=where,
+            given=int(per_class[short[0]]),
+            allowed=f"at least {counts[:, short[0]].sum()}",
+            fix=fix,
+        )
+
+
+PARTITIONERS |= {c.name: c for c in (FemnistRecipe, Fallah, ClassSplit)}
