@@ -58,7 +58,7 @@ def _metavar(kind: Any) -> str:
         return "|".join(map(str, get_args(kind)))
     if get_origin(kind) is tuple:
         return "A,B,..."
-    return {int: "INTEGER", float: "NUMBER"}.get(kind, "TEXT")
+    return {int: "INTEGER", float: "NUMBER", bool: "true|false"}.get(kind, "TEXT")
 
 
 def with_flags(function: Callable[..., Any], flags: Iterable[Flag]) -> Callable[..., Any]:
