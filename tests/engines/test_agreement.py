@@ -88,7 +88,7 @@ def by_the_plain_loop(algorithm, module, head, federation, training):
 def agrees(algorithm, module, head, federation, mode, participation=0.6, atol=1e-5):
     training = Training(rounds=ROUNDS, participation=participation, seed=5)
     model = Model(module, head=head)
-    plain = reference.run(algorithm, module, list(model.params.head), federation, training)
+    plain = by_the_plain_loop(algorithm, module, tuple(model.params.head), federation, training)
     run = simulate(
         algorithm, model, federation, rounds=ROUNDS, participation=participation, seed=5, engine=Engine(mode=mode)
     )
