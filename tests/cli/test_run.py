@@ -135,6 +135,7 @@ def test_resume_needs_no_other_flag_and_can_add_rounds(tmp_path, capsys):
     (["--finetune", "head:3", "--evaluate.who", "new"], ["no new clients", "--new-clients 0.2"]),
     (["--new-clients", "0.4", "--evaluate.who", "new", "--evaluate.model", "local"], ["no local model"]),
     (["--new-clients", "9"], ["no such number of new clients"]),
+    (["--new-data", "digits"], ["only class-split takes new clients from other data", "digits"]),
     (["--no-such-flag"], ["No such option", "--no-such-flag"]),
     (["nowhere.toml"], ["nowhere.toml is not there"]),
 ])  # fmt: skip
@@ -172,6 +173,24 @@ def test_a_bad_file_is_one_line_that_names_the_spot(tmp_path, capsys, toml, word
     line = error_of(capsys, "run", tmp_path / "c.toml", "--out", tmp_path / "run", *flags)
     assert all(word in line for word in words), line
     assert not (tmp_path / "run").exists()
+
+
+def test_writers_need_their_files(tmp_path, capsys, monkeypatch):
+    """MNIST without QMNIST's labels: the error names them."""
+    import gzip
+    import struct
+
+    folder = tmp_path / "data" / "mnist"
+    folder.mkdir(parents=True)
+    for part, n in (("train", 30), ("t10k", 20)):
+        images = struct.pack(">IIII", 0x803, n, 28, 28) + bytes(n * 784)
+        labels = struct.pack(">II", 0x801, n) + bytes(i % 10 for i in range(n))
+        (folder / f"{part}-images-idx3-ubyte.gz").write_bytes(gzip.compress(images))
+        (folder / f"{part}-labels-idx1-ubyte.gz").write_bytes(gzip.compress(labels))
+    monkeypatch.setenv("MANYHEADS_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("MANYHEADS_CACHE", str(tmp_path / "cache"))
+    line = error_of(capsys, "run", "--data", "mnist", "--partition", "writer", "--out", tmp_path / "run")
+    assert "qmnist-train-labels-idx2-int.gz" in line
 
 
 def test_an_existing_folder_is_refused(tmp_path, capsys):

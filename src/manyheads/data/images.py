@@ -56,6 +56,10 @@ class Mnist:
     """MNIST, 70,000 handwritten digits of 28x28; with QMNIST's labels beside it, the writers are natural clients."""
 
     name: ClassVar[str] = "mnist"
+    keys_need: ClassVar[dict[str, str]] = {
+        "writer": "qmnist-train-labels-idx2-int.gz and qmnist-test-labels-idx2-int.gz"
+    }
+    """files without which a kind of natural clients is not there"""
     model: ClassVar[str] = "mlp"
     path: str = ""
     """folder with the idx files; empty: mnist under MANYHEADS_DATA"""

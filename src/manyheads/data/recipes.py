@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -14,7 +14,7 @@ from manyheads.data.federation import Federation, Samples
 from manyheads.data.partitioners import PARTITIONERS, Classes, Partition, partition
 from manyheads.data.pool import Pool
 
-__all__ = ["ClassSplit", "Fallah", "FemnistRecipe", "class_split_federation"]
+__all__ = ["ClassSplit", "Fallah", "FemnistRecipe", "class_split_federation", "dealt"]
 
 
 @settings
@@ -158,15 +158,16 @@ def class_split_federation(
             allowed=f"1 to {pool.classes - 1}, for {pool.name}",
             fix="or ask for no new clients: new_clients=0",
         )
-    federation = _dealt(pool, spec, clients, seed, pool)
+    federation = dealt(pool, spec, clients, seed)
     if not spec.new_clients:
         return federation
     everyone = _AllClasses(spec.new_samples, 0 if new_pool else spec.train_classes)
-    return replace(federation, new=_dealt(source, everyone, spec.new_clients, seed, pool))
+    return replace(federation, new=dealt(source, everyone, spec.new_clients, seed, pool))
 
 
-def _dealt(pool: Pool, spec: Partition, clients: int, seed: int, model_of: Pool) -> Federation:
-    """Clients from one pool, for a model of another."""
+def dealt(pool: Pool, spec: Any, clients: int, seed: int, model_of: Pool | None = None) -> Federation:
+    """Clients from one pool, for a model of it or of another."""
+    model_of = model_of or pool
     train, test = partition(spec, pool.y, pool.y_test, clients=clients, seed=seed, classes=pool.classes)
     return Federation(
         pool.name,

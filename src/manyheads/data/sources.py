@@ -15,9 +15,9 @@ from manyheads.core.settings import build, settings
 from manyheads.data.characters import Chars74k, Femnist
 from manyheads.data.federation import Federation, Samples
 from manyheads.data.images import Cifar10, Cifar100, Emnist, FashionMnist, ImageFolder, Mnist
-from manyheads.data.partitioners import Key, partition
+from manyheads.data.partitioners import Key
 from manyheads.data.pool import Pool, hold_out
-from manyheads.data.recipes import ClassSplit, class_split_federation
+from manyheads.data.recipes import ClassSplit, class_split_federation, dealt
 from manyheads.data.sites import Sites
 from manyheads.data.synthetic import LinearTasks
 from manyheads.data.text import Sent140
@@ -78,21 +78,13 @@ def source_of(table: Mapping[str, Any]) -> Any:
     return build(source_named(name), values, where="data")
 
 
-def federate(pool: Pool, spec: Any, *, clients: int, seed: int) -> Federation:
-    """Divide a pool into clients."""
-    if isinstance(spec, Key):
-        return _by_key(pool, spec, seed)
+def federate(pool: Pool, spec: Any, *, clients: int, seed: int, new_pool: Pool | None = None) -> Federation:
+    """Divide a pool into clients; new clients may come from another pool, if the partition is ``class-split``."""
     if isinstance(spec, ClassSplit):
-        return class_split_federation(pool, spec, clients=clients, seed=seed)
-    train, test = partition(spec, pool.y, pool.y_test, clients=clients, seed=seed, classes=pool.classes)
-    return Federation(
-        pool.name,
-        Samples.deal(pool.x, pool.y, train),
-        Samples.deal(pool.x_test, pool.y_test, test),
-        "classification",
-        pool.classes,
-        scaling=pool.scaling,
-    )
+        return class_split_federation(pool, spec, clients=clients, seed=seed, new_pool=new_pool)
+    if new_pool is not None:
+        raise UserError("only class-split takes new clients from other data", where="new_data", given=new_pool.name)
+    return _by_key(pool, spec, seed) if isinstance(spec, Key) else dealt(pool, spec, clients, seed)
 
 
 def _by_key(pool: Pool, spec: Key, seed: int) -> Federation:

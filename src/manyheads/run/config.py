@@ -37,6 +37,8 @@ class Config(Training):
     """clients kept out of training: a fraction, or a number if 1 or more"""
     augment: bool = False
     """crop and mirror training images at random"""
+    new_data: str = ""
+    """other data for the new clients of class-split, such as cifar10 for a model of cifar100"""
     validation: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """part of each client's training samples that is set aside"""
     model: Table = Field(default_factory=dict)
@@ -83,6 +85,13 @@ def _clients(config: Config, source: Any) -> tuple[Federation, Table]:
         return source.federation(config.seed), {"data": _table(source)}
     pool = source.pool(config.seed)
     named_key = isinstance(config.partition, str) and config.partition in pool.keys  # --partition writer
+    lacks = getattr(source, "keys_need", {}).get(config.partition) if isinstance(config.partition, str) else None
+    if lacks and not named_key:
+        raise UserError(
+            f"{source.name} was read without its {config.partition}s",
+            where="partition",
+            fix=f"they are in {lacks}: put them beside the images",
+        )
     partition = Key(key=str(config.partition)) if named_key else parse_partition(config.partition or "iid")
     clients = config.clients or 20
     if isinstance(partition, Key):
@@ -91,8 +100,10 @@ def _clients(config: Config, source: Any) -> tuple[Federation, Table]:
                 "the key decides how many clients there are", where="clients", given=config.clients, fix="leave it out"
             )
         clients = 0
-    federation = federate(pool, partition, clients=clients, seed=config.seed)
-    return federation, {"data": _table(source), "partition": _table(partition), "clients": clients}
+    new_pool = source_of({"name": config.new_data}).pool(config.seed) if config.new_data else None
+    federation = federate(pool, partition, clients=clients, seed=config.seed, new_pool=new_pool)
+    table = {"data": _table(source), "partition": _table(partition), "clients": clients, "new_data": config.new_data}
+    return federation, table
 
 
 def _named(find: Any, table: Table, where: str) -> Any:
