@@ -189,7 +189,8 @@ def test_writers_need_their_files(tmp_path, capsys, monkeypatch):
         (folder / f"{part}-labels-idx1-ubyte.gz").write_bytes(gzip.compress(labels))
     monkeypatch.setenv("MANYHEADS_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("MANYHEADS_CACHE", str(tmp_path / "cache"))
-    line = error_of(capsys, "run", "--data", "mnist", "--partition", "writer", "--out", tmp_path / "run")
+    for data in ("mnist", folder):  # by name, or a folder of that name
+        line = error_of(capsys, "run", "--data", data, "--partition", "writer", "--out", tmp_path / "run")
     assert "qmnist-train-labels-idx2-int.gz" in line
 
 

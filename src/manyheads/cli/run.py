@@ -19,7 +19,7 @@ from manyheads.core.contract import REGISTRY
 from manyheads.core.errors import UserError
 from manyheads.core.optim import FineTune
 from manyheads.core.settings import build
-from manyheads.data import SOURCES
+from manyheads.data import SOURCES, name_of_path
 from manyheads.models import MODELS
 from manyheads.run import Config, assemble, run_training
 from manyheads.run.config import merged, read_toml
@@ -52,8 +52,8 @@ def run_flags(arguments: Sequence[str]) -> list[Flag]:
         table = config.get(kind, {})
         fallback = table.get("name") if isinstance(table, dict) else None
         name = given_name(arguments, f"--{kind}") or fallback or getattr(Config(), kind).get("name", goes_with)
-        if kind == "data" and name not in known and Path(name).exists():  # the user's own sites
-            name = "sites"
+        if kind == "data" and name not in known and Path(name).exists():
+            name = name_of_path(name)
         if kind == "data" and name in known:
             goes_with = known[name].model
         if name in known:

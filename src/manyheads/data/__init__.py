@@ -15,7 +15,7 @@ from manyheads.data.partitioners import (
 )
 from manyheads.data.pool import Pool
 from manyheads.data.recipes import ClassSplit, Fallah, FemnistRecipe, class_split_federation
-from manyheads.data.sources import SOURCES, Digits, federate, source_of
+from manyheads.data.sources import SOURCES, Digits, federate, name_of_path, source_of
 from manyheads.data.synthetic import LinearTasks, Truth
 
 __all__ = [
@@ -40,6 +40,7 @@ __all__ = [
     "Truth",
     "class_split_federation",
     "federate",
+    "name_of_path",
     "parse_partition",
     "partition",
     "source_of",

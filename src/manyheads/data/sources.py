@@ -70,12 +70,19 @@ def source_named(name: str) -> type[Any]:
 
 
 def source_of(table: Mapping[str, Any]) -> Any:
-    """The data that a table names, with its settings. A path in place of a name means the user's own sites there."""
+    """The data that a table names, with its settings; a path in place of a name is explained by :func:`name_of_path`."""
     values = {"name": Digits.name, **table}
     name = str(values.pop("name"))
     if name not in SOURCES and Path(name).exists():
-        name, values = Sites.name, {"path": name, **values}
+        name, values = name_of_path(name), {"path": name, **values}
     return build(source_named(name), values, where="data")
+
+
+def name_of_path(path: str) -> str:
+    """What a path holds: the set after which the folder is named (``copies/mnist``), else the user's own sites."""
+    folder = Path(path).resolve().name
+    known = SOURCES.get(folder)
+    return folder if known and "path" in known.__dataclass_fields__ and Path(path).is_dir() else Sites.name
 
 
 def federate(pool: Pool, spec: Any, *, clients: int, seed: int, new_pool: Pool | None = None) -> Federation:
