@@ -39,8 +39,8 @@ SETS = {
     ),
     "CIFAR-100 (100, 5)": (
         "the paper's set, its model without dropout, a fraction of its rounds, no augmentation",
-        "--data cifar100 --partition shards:5 --clients 100 --participation 0.1 --rounds 15 --model.dropout 0 "
-        "--evaluate.every 15",
+        "--data cifar100 --partition shards:5 --clients 100 --participation 0.1 --rounds 40 --model.dropout 0 "
+        "--evaluate.every 20",
     ),
     "Chars74K by writer": (
         "stand-in for FEMNIST: 55 writers, each of 62 characters drawn once; what a writer is tested on it never trained on, "
