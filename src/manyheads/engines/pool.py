@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
 import sys
 import tempfile
-import threading
-import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
 from typing import Annotated, Any, Literal
 
@@ -20,11 +15,11 @@ import torch
 from pydantic import Field
 
 from manyheads.core.contract import Algorithm
-from manyheads.core.errors import UserError
 from manyheads.core.settings import settings
 from manyheads.data import Federation
 from manyheads.engines.cohort import STACK_BELOW, Mode
 from manyheads.engines.workbench import Workbench
+from manyheads.engines.workers import Workers
 from manyheads.models import Model
 
 __all__ = ["Engine", "Pool", "chunked"]
@@ -80,52 +75,42 @@ class Pool:
     ) -> None:
         self._engine, self._federation = engine, federation
         self._bench = Workbench(algorithm, model, federation, engine.mode, engine.resolved_device(), keep_local)
-        self._executor: ProcessPoolExecutor | None = None
+        self._workers: Workers | None = None
         self._stack = ExitStack()
 
     def __enter__(self) -> Pool:
         self._stack.enter_context(_one_thread())
-        workers = self._engine.resolved_workers()
-        if workers > 1:
-            self._start(workers)
+        count = self._engine.resolved_workers()
+        if count > 1:
+            self._workers = self._started(count)
+            self._stack.callback(self._workers.close)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._executor is not None:
-            processes = list(self._executor._processes.values())
-            self._executor.shutdown(wait=False, cancel_futures=True)
-            for process in processes:
-                process.terminate()
-            for process in processes:
-                process.join()
         self._stack.close()
 
-    def _start(self, workers: int) -> None:
+    def _started(self, count: int) -> Workers:
         method = self._engine.resolved_start_method()
         bench = self._bench
         source: Federation | str = self._federation
         if method != "fork":  # the data reaches them as files, mapped into memory once for all
             source = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="manyheads-"))
             self._federation.save(source)
-        arguments = (os.getpid(), bench.algorithm, bench.model, source, bench.mode, str(bench.device), bench.keep_local)
-        self._executor = ProcessPoolExecutor(workers, multiprocessing.get_context(method), _begin, arguments)
-        wait([self._executor.submit(os.getpid) for _ in range(workers)])
+        arguments = (bench.algorithm, bench.model, source, bench.mode, str(bench.device), bench.keep_local)
+        return Workers(count, multiprocessing.get_context(method), _workbench, arguments)
 
     def run(self, method: str, tasks: Sequence[tuple[Any, ...]]) -> Iterator[Any]:
         """Results of ``Workbench.method(*task)``, in the order of the tasks."""
-        if self._executor is None:
-            for task in tasks:
-                yield getattr(self._bench, method)(*task)
-            return
-        futures: list[Future[Any]] = [self._executor.submit(_work, method, task) for task in tasks]
-        try:
-            for future in futures:
-                yield future.result()
-        except BrokenProcessPool:
-            raise UserError(
-                "a worker process ended unexpectedly",
-                fix="perhaps memory ran out: use fewer --workers; the run can be resumed with --resume",
-            ) from None
+        if self._workers is not None:
+            return self._workers.map(method, tasks)
+        return (getattr(self._bench, method)(*task) for task in tasks)
+
+
+def _workbench(
+    algorithm: Algorithm, model: Model, source: Federation | str, mode: Mode, device: str, keep_local: bool
+) -> Workbench:
+    federation = Federation.load(source) if isinstance(source, str) else source
+    return Workbench(algorithm, model, federation, mode, device, keep_local)
 
 
 @contextmanager
@@ -137,30 +122,3 @@ def _one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-# -- in the worker process ---------------------------------------------------------------------------------------------
-
-_bench: Workbench | None = None
-
-
-def _begin(
-    parent: int, algorithm: Algorithm, model: Model, source: Federation | str, mode: Mode, device: str, keep_local: bool
-) -> None:
-    global _bench
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    torch.set_num_threads(1)
-    federation = Federation.load(source) if isinstance(source, str) else source
-    _bench = Workbench(algorithm, model, federation, mode, device, keep_local)
-
-
-def _end_with(parent: int) -> None:
-    """A parent that was killed cannot tell its workers to stop."""
-    while os.getppid() == parent:
-        time.sleep(0.5)
-    os._exit(1)
-
-
-def _work(method: str, task: tuple[Any, ...]) -> Any:
-    return getattr(_bench, method)(*task)

@@ -1,0 +1,98 @@
+"""Worker processes that fail, die and are ended in the middle of an answer."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from manyheads.core.errors import UserError
+from manyheads.engines.workers import Workers
+
+
+class Bench:
+    """What the workers hold in these tests."""
+
+    def __init__(self, base: int) -> None:
+        self.base = base
+
+    def add(self, value: int, seconds: float = 0) -> int:
+        time.sleep(seconds)
+        return self.base + value
+
+    def double(self, values: torch.Tensor) -> torch.Tensor:
+        return 2 * values
+
+    def zeros(self, size: int) -> torch.Tensor:
+        return torch.zeros(size)
+
+    def fail(self, error: Exception) -> None:
+        raise error
+
+    def die(self) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.fixture(params=["fork", "spawn"])
+def workers(request):
+    workers = Workers(2, multiprocessing.get_context(request.param), Bench, (10,))
+    yield workers
+    workers.close()
+
+
+def test_results_come_in_the_order_of_the_tasks(workers):
+    tasks = [(i, 0.05 if i == 0 else 0) for i in range(20)]
+    assert list(workers.map("add", tasks)) == [10 + i for i in range(20)]
+
+
+def test_tensors_travel_whatever_their_strides_and_can_be_written_to(workers):
+    given = [torch.arange(6.0).reshape(2, 3).T, torch.ones(1).expand(4), torch.tensor(1.5, dtype=torch.bfloat16)]
+    for value, result in zip(given, workers.map("double", [(v,) for v in given]), strict=True):
+        assert torch.equal(result, 2 * value)
+        assert result.dtype == value.dtype
+        result += 1
+
+
+def test_an_error_in_a_worker_is_raised_here_with_its_traceback_and_the_worker_goes_on(workers):
+    with pytest.raises(UserError, match="no such thing"):
+        list(workers.map("fail", [(UserError("no such thing"),)]))
+    with pytest.raises(KeyError) as caught:
+        list(workers.map("fail", [(KeyError("x"),)]))
+    assert "in fail" in caught.value.__notes__[0]
+    assert list(workers.map("add", [(1,), (2,), (3,)])) == [11, 12, 13]
+
+
+def test_a_worker_that_dies_is_one_clear_line(workers):
+    with pytest.raises(UserError, match="a worker process ended unexpectedly.*--resume"):
+        list(workers.map("die", [()]))
+
+
+ENDED_IN_THE_MIDDLE = """
+import multiprocessing, random, sys, time
+from test_workers import Bench, Workers
+
+draws = random.Random(0)
+for _ in range(40):
+    workers = Workers(2, multiprocessing.get_context("fork"), Bench, (0,))
+    results = workers.map("zeros", [(5_000_000,)] * 8)
+    next(results)
+    time.sleep(draws.random() / 50)
+    workers.close()
+print("ended")
+"""
+
+
+def test_ended_while_a_large_result_is_on_its_way():
+    """A worker that is ended leaves half a message behind; nobody may wait for the other half."""
+    here = Path(__file__).parent
+    done = subprocess.run(
+        [sys.executable, "-c", ENDED_IN_THE_MIDDLE], cwd=here, capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout == "ended\n", done.stderr
