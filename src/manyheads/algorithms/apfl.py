@@ -78,6 +78,9 @@ class APFL(Algorithm):
     def personal_model(self, server: State, client: State) -> Tree:
         return mixture(client.alpha, client.model, server.model)
 
+    def step_sizes(self, lr: float, population: int) -> dict[str, float]:
+        return {"lr": lr}
+
 
 def mixture(a: Tensor, v: Tree, w: Tree) -> Tree:
     """``a v + (1 - a) w``."""

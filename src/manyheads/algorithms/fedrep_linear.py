@@ -111,3 +111,6 @@ class FedRepLinear(Algorithm):
 
     def personal_model(self, server: State, client: State) -> Tree:
         return server.body | client.head
+
+    def step_sizes(self, lr: float, population: int) -> dict[str, float]:
+        return {"eta": lr, "head_lr": lr}

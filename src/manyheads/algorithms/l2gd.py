@@ -88,3 +88,6 @@ class L2GD(Algorithm):
 
     def personal_model(self, server: State, client: State) -> Tree:
         return client.model
+
+    def step_sizes(self, lr: float, population: int) -> dict[str, float]:
+        return {"eta": lr * population * (1 - self.p)}

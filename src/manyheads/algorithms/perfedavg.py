@@ -117,3 +117,6 @@ class PerFedAvg(Algorithm):
         if not self.test_steps or not self.alpha:
             return FineTune()
         return FineTune(scope="all", steps=self.test_steps, batch=0, lr=self.alpha, momentum=0.0)
+
+    def step_sizes(self, lr: float, population: int) -> dict[str, float]:
+        return {"alpha": lr, "beta": lr}

@@ -80,3 +80,6 @@ class Scaffold(Algorithm):
 
     def global_model(self, server: State) -> Tree:
         return server.model
+
+    def step_sizes(self, lr: float, population: int) -> dict[str, float]:
+        return {"lr": lr}

@@ -234,6 +234,10 @@ class Algorithm:
         """What a client does to its personal model at test time, if the method says so."""
         return FineTune()
 
+    def step_sizes(self, lr: float, population: int) -> dict[str, float]:
+        """The settings, by their path, with which local steps have about the size ``lr``: what tuning varies."""
+        return {"sgd.lr": lr} if hasattr(self, "sgd") else {}
+
 
 REGISTRY: dict[str, type[Algorithm]] = {}
 A = TypeVar("A", bound=Algorithm)

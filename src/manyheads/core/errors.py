@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["UserError", "one_of"]
+__all__ = ["Diverged", "UserError", "one_of"]
 
 
 class UserError(ValueError):
@@ -32,6 +32,10 @@ class UserError(ValueError):
         if fix is not None:
             parts.append(fix)
         super().__init__(" ".join("; ".join(parts).split()))
+
+
+class Diverged(UserError):
+    """Training ended in numbers that are not finite."""
 
 
 def one_of(kind: str, given: str, allowed: Iterable[str], *, where: str | None = None) -> UserError:

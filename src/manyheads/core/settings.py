@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 
 from manyheads.core.errors import UserError, one_of
 
-__all__ = ["Setting", "as_dict", "build", "settings", "walk"]
+__all__ = ["Setting", "as_dict", "build", "changed", "settings", "walk"]
 
 T = TypeVar("T")
 _CONFIG = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
@@ -50,6 +50,19 @@ def as_dict(value: Any) -> dict[str, Any]:
     """Settings as plain values that TOML and JSON can hold; fields that are None are left out."""
     plain = TypeAdapter(type(value)).dump_python(value, mode="json", exclude_none=True)
     return cast("dict[str, Any]", plain)
+
+
+def changed(value: T, values: Mapping[str, Any]) -> T:
+    """A copy with other values for some settings, nested ones by their path.
+
+    >>> from manyheads.core.optim import FineTune
+    >>> changed(FineTune(), {"lr": 0.5}).lr
+    0.5
+    """
+    for path, new in values.items():
+        first, _, rest = path.partition(".")
+        value = dataclasses.replace(value, **{first: changed(getattr(value, first), {rest: new}) if rest else new})  # type: ignore[type-var]
+    return value
 
 
 class Setting(NamedTuple):

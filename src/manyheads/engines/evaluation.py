@@ -15,7 +15,7 @@ from manyheads.engines.client_data import ClientData
 from manyheads.engines.cohort import SLICE, STACK_BELOW, Mode
 from manyheads.models import Model, Net, losses
 
-__all__ = ["Scores", "evaluate"]
+__all__ = ["Outcomes", "Scores", "evaluate"]
 
 
 class Scores(NamedTuple):
@@ -26,15 +26,28 @@ class Scores(NamedTuple):
     samples: np.ndarray
 
 
+class Outcomes(NamedTuple):
+    """Of every sample, client after client: its loss, and whether it was classified right (0 in a regression)."""
+
+    loss: np.ndarray
+    correct: np.ndarray
+    sizes: np.ndarray
+    """samples of each client"""
+
+    def sums(self) -> Scores:
+        owner = np.repeat(np.arange(len(self.sizes)), self.sizes)
+        loss, correct = (np.bincount(owner, v, minlength=len(self.sizes)) for v in (self.loss, self.correct))
+        return Scores(loss, correct, self.sizes.astype(float))
+
+
 @torch.no_grad()
-def evaluate(model: Model, params: Tree, data: ClientData, mode: Mode = "auto") -> Scores:
-    """Score models on each client's samples. Parameters may be shared or carry the client dimension.
+def evaluate(model: Model, params: Tree, data: ClientData, mode: Mode = "auto") -> Outcomes:
+    """Try models on each client's samples. Parameters may be shared or carry the client dimension.
 
     A shared model sees all samples together; where only the head is the client's own, so does the shared body.
     """
     if not len(data.y):
-        zeros = np.zeros(len(data.sizes))
-        return Scores(zeros, zeros, zeros)
+        return Outcomes(np.zeros(0), np.zeros(0), data.sizes)
     model.module.eval()
     template = model.params.all
     own = Tree({k: v for k, v in params.items() if v.ndim > template[k].ndim})
@@ -55,7 +68,9 @@ def evaluate(model: Model, params: Tree, data: ClientData, mode: Mode = "auto") 
         out = _stacked(net, own, shared, x, data)
     else:
         out = torch.cat(list(_looped(net, own, shared, x, data)))
-    return _score(out, data)
+    each = losses(data.task, out, data.y).double().cpu()
+    right = (out.argmax(dim=1) == data.y).double().cpu() if data.task == "classification" else torch.zeros_like(each)
+    return Outcomes(each.numpy(), right.numpy(), data.sizes)
 
 
 def _in_slices(call: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
@@ -76,13 +91,3 @@ def _stacked(net: Net, own: Tree, shared: Tree, x: Tensor, data: ClientData) -> 
     everyone = {k: v.expand(len(rows), *v.shape) for k, v in shared.items()}
     out = net.stacked(dict(own) | everyone, x[rows])
     return out[torch.from_numpy(inside).to(x.device)]
-
-
-def _score(out: Tensor, data: ClientData) -> Scores:
-    owner = torch.from_numpy(np.repeat(np.arange(len(data.sizes)), data.sizes))
-    each = losses(data.task, out, data.y).double().cpu()
-    right = (out.argmax(dim=1) == data.y).double().cpu() if data.task == "classification" else torch.zeros_like(each)
-    loss, correct = (
-        torch.zeros(len(data.sizes), dtype=torch.float64).index_add_(0, owner, v).numpy() for v in (each, right)
-    )
-    return Scores(loss, correct, data.sizes.astype(float))

@@ -17,7 +17,7 @@ from manyheads.core.trees import State, Tree
 from manyheads.data import Federation, Samples
 from manyheads.engines.client_data import ClientData
 from manyheads.engines.cohort import LocalCohort, Mode, fine_tuned
-from manyheads.engines.evaluation import Scores, evaluate
+from manyheads.engines.evaluation import Outcomes, Scores, evaluate
 from manyheads.models import Model
 
 __all__ = ["LOCAL", "Evaluation", "Trained", "Workbench", "model_of"]
@@ -99,6 +99,10 @@ class Workbench:
 
     def evaluate(self, round: Round, clients: list[int], what: Evaluation, server: State, client: State) -> Scores:
         """Score clients of the federation, or of its new clients, after fine-tuning if that is asked for."""
+        return self.outcomes(round, clients, what, server, client).sums()
+
+    def outcomes(self, round: Round, clients: list[int], what: Evaluation, server: State, client: State) -> Outcomes:
+        """The same, sample by sample."""
         server, client = (s.map(lambda v: v.to(self.device)) for s in (server, client))
         params = model_of(self.algorithm, what.kind, server, client)
         federation = self.federation

@@ -5,16 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 import torch
 
 from manyheads.core.contract import Algorithm, Round, Uploads, finite_clients
-from manyheads.core.errors import UserError
+from manyheads.core.errors import Diverged, UserError
 from manyheads.core.history import History
 from manyheads.core.randomness import Purpose, generator
-from manyheads.core.settings import walk
 from manyheads.core.store import PersonalStore
 from manyheads.core.trees import State
 from manyheads.data import Federation
@@ -27,8 +27,6 @@ from manyheads.run.training import Training
 
 __all__ = ["Loop", "sample_cohort"]
 
-STEP_SIZES = ("lr", "head_lr", "eta", "alpha", "beta")
-"""what methods call their step sizes"""
 COHORT_LISTED_UP_TO = 1000
 """clients in a round up to which the history lists them"""
 
@@ -106,14 +104,16 @@ class Loop:
             "bytes_up": expected.nbytes * len(cohort),
             "seconds": time.perf_counter() - started,
         }
-        if self.training.evaluate.due(index, self.training.rounds):
-            record["evaluation"] = self._evaluate(pool, round, self.training.evaluate, cohort)
-        if index == self.training.rounds:
-            record["final"] = [self._evaluate(pool, round, protocol, cohort) for protocol in self._finals()]
+        protocol = self.training.evaluate
+        due = protocol.due(index, self.training.rounds)
+        if due:
+            record["evaluation"] = self._evaluate(pool, round, protocol, cohort)
+        if index == self.training.rounds or (due and protocol.also == "always"):
+            record["also"] = [self._evaluate(pool, round, other, cohort) for other in self._others()]
         return record
 
-    def _finals(self) -> Iterator[Evaluate]:
-        """After the last round: the clients fine-tuned, the new clients before and after."""
+    def _others(self) -> Iterator[Evaluate]:
+        """Other models and clients: the clients fine-tuned, the new clients before and after."""
         last = replace(self.training.evaluate, report="last")
         tuned = self.training.finetune.scope != "none"
         if tuned and last.model != "finetuned":
@@ -143,7 +143,8 @@ class Loop:
         if not good:
             if self.done:
                 self._commit()
-            raise UserError(self._why_all_bad(round, bad), fix=self._likely_cause(bad))
+            kind = Diverged if _not_finite(bad) else UserError
+            raise kind(self._why_all_bad(round, bad), fix=self._likely_cause(bad))
         clients = np.array([c for ids, weights, _ in good for c in ids[: len(weights)]])
         order = torch.from_numpy(np.argsort(clients, kind="stable"))
         leaves = [upload.flat for _, _, upload in good]
@@ -151,7 +152,7 @@ class Loop:
         weights = torch.from_numpy(np.concatenate([w for _, w, _ in good]))[order]
         server = self.algorithm.merge(self.server, Uploads(clients[order.numpy()].tolist(), weights, values), round)
         if not finite_clients(server.map(lambda v: v.unsqueeze(0)), 1).all():
-            raise UserError(
+            raise Diverged(
                 f"round {round.index}: the merged model is not finite: training diverged",
                 fix=self._likely_cause(bad),
             )
@@ -163,14 +164,10 @@ class Loop:
         return f"round {round.index}: none of the {round.cohort} uploads can be used ({why}); {saved}"
 
     def _likely_cause(self, bad: dict[int, str]) -> str:
-        if not all("not finite" in why for why in bad.values()):
+        if not _not_finite(bad):
             return "the algorithm's local() does not give what its expects() announces"
-        steps = [
-            (".".join(s.path), getattr_path(self.algorithm, s.path))
-            for s in walk(type(self.algorithm))
-            if s.path[-1] in STEP_SIZES
-        ]
-        named = ", ".join(f"{name} = {value}" for name, value in steps)
+        paths = self.algorithm.step_sizes(1.0, len(self.federation))
+        named = ", ".join(f"{path} = {attrgetter(path)(self.algorithm)}" for path in paths)
         return f"likely the step size is too large ({named}): try a tenth of it" if named else "training diverged"
 
     def _evaluate(self, pool: Pool, round: Round, protocol: Evaluate, cohort: list[int]) -> dict[str, Any]:
@@ -197,7 +194,5 @@ class Loop:
         return fresh.map(lambda v: v.expand(len(clients), *v.shape))
 
 
-def getattr_path(value: Any, path: Sequence[str]) -> Any:
-    for name in path:
-        value = getattr(value, name)
-    return value
+def _not_finite(bad: dict[int, str]) -> bool:
+    return all("not finite" in why for why in bad.values())

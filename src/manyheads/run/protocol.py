@@ -37,6 +37,8 @@ class Evaluate:
     """which of the clients' samples"""
     every: Annotated[int, Field(ge=1)] = 1
     """rounds between evaluations; the last round always has one"""
+    also: Literal["last", "always"] = "last"
+    """when fine-tuned models and new clients are evaluated too: after the last round, or whenever the others are"""
     report: Literal["last", "mean_last_10"] = "last"
     """the reported number: the last round's, or the mean over the last ten rounds"""
 

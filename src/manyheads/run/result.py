@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal
 
 from manyheads.core.checkpoint import hash_tensors
-from manyheads.core.contract import Algorithm, ModelKind
+from manyheads.core.contract import Algorithm, ModelKind, Round
 from manyheads.core.errors import UserError
 from manyheads.core.history import History
 from manyheads.core.store import PersonalStore
 from manyheads.core.trees import State, Tree
-from manyheads.engines.workbench import model_of
+from manyheads.data import Federation
+from manyheads.engines.evaluation import Outcomes
+from manyheads.engines.workbench import Workbench, model_of
 from manyheads.models import Model
 from manyheads.run.directory import RunDirectory, read_config
 from manyheads.run.training import Training
@@ -56,7 +58,7 @@ class Run:
     @property
     def final(self) -> list[dict[str, Any]]:
         """Evaluations made once, after the last round: of fine-tuned models, and of new clients."""
-        return self.history[-1].get("final", []) if len(self.history) else []
+        return self.history[-1].get("also", []) if len(self.history) else []
 
     @property
     def checksum(self) -> str:
@@ -71,6 +73,21 @@ class Run:
             raise UserError("no such client", given=client, allowed=f"0 to {len(self._store.slot) - 1}")
         state = self._store.read([client]).map(lambda v: v[0])
         return model_of(self.algorithm, model or self.training.evaluate.kind(self.algorithm), self.server, state)
+
+    def outcomes(
+        self, federation: Federation, split: Literal["test", "validation"], finetuned: bool = False
+    ) -> Outcomes:
+        """The final models tried on every client's samples, each sample's outcome for itself.
+
+        ``federation`` is the one of the run; of each client, the model that the run's protocol evaluates, ``finetuned``
+        by the run's setting if asked for.
+        """
+        protocol = replace(self.training.evaluate, split=split, model="finetuned" if finetuned else "auto", who="all")
+        clients, engine = list(range(len(federation))), self.training.engine
+        bench = Workbench(self.algorithm, self.model, federation, engine.mode, engine.resolved_device(), False)
+        round = Round(self.rounds, self.training.seed, len(federation), len(clients))
+        what = protocol.evaluation(self.algorithm, self.training.finetune)
+        return bench.outcomes(round, clients, what, self.server, self._store.read(clients))
 
     def save(self, folder: str | Path) -> Path:
         """Copy the run to a folder that :func:`manyheads.load` reads."""
