@@ -1,0 +1,172 @@
+"""``manyheads theory``: a paper's theorem beside a live run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from manyheads.cli.flags import Flag, flags_of
+from manyheads.core.errors import UserError
+from manyheads.core.files import replacing
+from manyheads.core.settings import build
+from manyheads.theory import PAPERS, figure_of, paper_named
+from manyheads.theory import theory as theory_of
+
+__all__ = ["theory", "theory_flags"]
+
+ROWS_SHOWN = 40
+
+
+def theory_flags(arguments: Sequence[str]) -> list[Flag]:
+    """The flags of the paper that is named."""
+    named = next((a for a in arguments if a in PAPERS), None) if "theory" in arguments[:2] else None
+    return flags_of(PAPERS[named], f"Theory {named}") if named else []
+
+
+def theory(
+    name: Annotated[
+        str | None, typer.Argument(help="which paper; without one, they are listed", show_default=False)
+    ] = None,
+    *,
+    seeds: Annotated[int, typer.Option(help="run with this many seeds, from --seed on", min=1)] = 1,
+    figure: Annotated[
+        Path | None, typer.Option(help="draw the (first) run: a file .svg or .png", show_default=False)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")] = False,
+    flags: dict[str, Any],
+) -> None:
+    """Show a theorem at work: its quantities on a run, its assumptions one by one, its bound beside what is measured.
+
+    A run outside the assumptions is no failure of the theorem; it is shown as outside. The flags of a paper are listed
+    once it is named: try [bold]manyheads theory collins2022 --help[/bold].
+
+    Examples:
+
+      manyheads theory collins2022 --tau 2 --figure fedavg.svg
+
+      manyheads theory collins2022 --alpha 0 --start 0.1 --rounds 50
+
+      manyheads theory collins2021 --only convergence --samples 5 --seeds 10 --json
+    """
+    if name is None:
+        _list(as_json)
+        return
+    if figure and figure.suffix not in (".svg", ".png"):
+        raise UserError("unknown kind of picture", where="figure", given=str(figure), allowed=".svg, .png")
+    errors = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
+    paper = build(paper_named(name), flags, where=name)
+    runs = []
+    for i in range(seeds):
+        if seeds > 1:
+            errors.print(f"seed {paper.seed + i} ({i + 1} of {seeds})")
+        runs.append(theory_of(replace(paper, seed=paper.seed + i), errors.print))
+    if figure:
+        figure.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(figure) as temporary:
+            figure_of(runs[0]).save(str(temporary), format=figure.suffix[1:])
+        errors.print(f"figure: {figure}")
+    if as_json:
+        typer.echo(json.dumps(runs[0] if seeds == 1 else {"paper": name, "seeds": seeds, "runs": runs}))
+    else:
+        _show(runs)
+
+
+def _list(as_json: bool) -> None:
+    titles = {name: getattr(cls, "title", name) for name, cls in sorted(PAPERS.items())}
+    if as_json:
+        typer.echo(json.dumps({"papers": titles}))
+        return
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for name, title in titles.items():
+        table.add_row(name, title)
+    console = Console(highlight=False)
+    console.print(table)
+    console.print("\nOne of them on a run: manyheads theory NAME")
+
+
+def _show(runs: list[dict[str, Any]]) -> None:
+    console, first = Console(highlight=False, markup=False), runs[0]
+    console.print(getattr(PAPERS[first["paper"]], "title", first["paper"]))
+    console.print(", ".join(f"{k} {v}" for k, v in first["settings"].items() if len(runs) == 1 or k != "seed"))
+    for key, value in first.items():
+        if _are_conditions(value):
+            _show_conditions(console, key, [run[key] for run in runs])
+        elif _are_rows(value) and len(runs) == 1:
+            _show_rows(console, key, value)
+    leaves = [dict(_leaves({k: v for k, v in run.items() if k not in ("paper", "settings")})) for run in runs]
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for path, value in leaves[0].items():
+        if len(runs) > 1 and isinstance(value, list):
+            continue
+        table.add_row(path, _over_seeds([found.get(path) for found in leaves]))
+    console.print("", table)
+
+
+def _are_conditions(value: Any) -> bool:
+    return _are_rows(value) and {"name", "holds", "value", "needs"} <= value[0].keys()
+
+
+def _are_rows(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and isinstance(value[0], dict)
+
+
+def _show_conditions(console: Console, name: str, runs: list[list[dict[str, Any]]]) -> None:
+    """✓ holds, ✗ does not, ? cannot be decided; over several seeds, in how many it holds."""
+    table = Table("", name, "value", "needs", box=None, pad_edge=False)
+    for over_seeds in zip(*runs, strict=True):
+        holds = [c["holds"] for c in over_seeds]
+        mark = (
+            {True: "✓", False: "✗", None: "?"}[holds[0]]
+            if len(set(holds)) == 1
+            else f"✓ {holds.count(True)}/{len(holds)}"
+        )
+        needs = over_seeds[0]["needs"] if len({c["needs"] for c in over_seeds}) == 1 else "(differs by seed)"
+        table.add_row(mark, over_seeds[0]["name"], _over_seeds([c["value"] for c in over_seeds]), needs)
+    console.print("", table)
+
+
+def _show_rows(console: Console, name: str, rows: list[dict[str, Any]]) -> None:
+    table = Table(*rows[0], title=name, title_justify="left", box=None, pad_edge=False)
+    for row in rows[:ROWS_SHOWN]:
+        table.add_row(*(_word(v) for v in row.values()))
+    console.print("", table)
+    if len(rows) > ROWS_SHOWN:
+        console.print(f"and {len(rows) - ROWS_SHOWN} more: --json has all")
+
+
+def _leaves(value: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """Numbers and words by their path, and series of numbers."""
+    for key, item in value.items():
+        here = f"{path}.{key}" if path else key
+        if isinstance(item, dict):
+            yield from _leaves(item, here)
+        elif not _are_rows(item):
+            yield here, item
+
+
+def _over_seeds(values: list[Any]) -> str:
+    found = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
+    if len(values) == 1 or len(found) < len(values):
+        return _word(values[0]) if len({str(v) for v in values}) == 1 else f"{_word(values[0])} (first seed)"
+    low, high = min(found), max(found)
+    return _word(low) if low == high else f"{_word(float(np.mean(found)))}  ({_word(low)} to {_word(high)})"
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, list) and len(value) > 4:
+        return f"{_word(value[0])} … {_word(value[-1])}  ({len(value)} values)"
+    if isinstance(value, list):
+        return ", ".join(_word(v) for v in value)
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "undecided"}[value]
+    if isinstance(value, float):
+        return f"{value:.9f}".rstrip("0").rstrip(".") if 0.99 < abs(value) < 1 else f"{value:.4g}"
+    return str(value)

@@ -1,0 +1,44 @@
+"""The papers' theorems, live: their quantities on a run, their assumptions one by one, their bounds beside it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from manyheads.core.errors import one_of
+from manyheads.core.settings import as_dict
+from manyheads.theory.collins2021 import Collins2021
+from manyheads.theory.collins2022 import Collins2022
+from manyheads.theory.deng2022 import Deng2022
+from manyheads.theory.fallah2020 import Fallah2020
+from manyheads.theory.paper import Paper, Say
+
+__all__ = ["PAPERS", "Collins2021", "Collins2022", "Deng2022", "Fallah2020", "figure_of", "paper_named", "theory"]
+
+PAPERS: dict[str, type[Any]] = {
+    "collins2021": Collins2021,
+    "collins2022": Collins2022,
+    "deng2022": Deng2022,
+    "fallah2020": Fallah2020,
+}
+
+
+def paper_named(name: str) -> type[Any]:
+    if name not in PAPERS:
+        raise one_of("paper", name, PAPERS)
+    return PAPERS[name]
+
+
+def theory(paper: Paper, say: Say = lambda _: None) -> dict[str, Any]:
+    """A paper's facts on a run, with the settings that they belong to.
+
+    >>> facts = theory(Collins2022(dim=20, rank=2, clients=10, rounds=100))
+    >>> facts["paper"], facts["series"]["dist"][-1] < 1e-3, facts["d_gd"]["dist"][-1] > 0.9
+    ('collins2022', True, True)
+    """
+    return {"paper": paper.name, "settings": as_dict(paper), **paper.run(say)}
+
+
+def figure_of(facts: dict[str, Any]) -> Any:
+    """The altair chart of a paper's facts."""
+    return sys.modules[paper_named(facts["paper"]).__module__].figure(facts)

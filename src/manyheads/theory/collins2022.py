@@ -1,0 +1,223 @@
+"""Collins et al. 2022: FedAvg with at least two local steps learns the shared representation, D-GD does not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from manyheads.core.errors import UserError
+from manyheads.core.randomness import Purpose, generator
+from manyheads.core.settings import settings
+from manyheads.data import LinearTasks
+from manyheads.metrics import principal_angle_distance
+from manyheads.run.loop import sample_cohort
+from manyheads.run.training import Training
+from manyheads.theory.facts import condition, fitted_contraction, number, numbers, within
+from manyheads.theory.induction import C3, Hypotheses
+from manyheads.theory.linear_fedavg import LocalUpdates, Problem, d_gd_step
+from manyheads.theory.paper import Say
+from manyheads.theory.proposition1 import lower_bound
+
+if TYPE_CHECKING:
+    import altair as alt
+
+__all__ = ["Collins2022", "figure"]
+
+LOW, HIGH = 1e-10, 0.5
+"""the distances between which the rate is fitted"""
+TARGETS = (1e-3, 1e-6)
+
+
+@settings
+class Collins2022:
+    """FedAvg with population gradients on multi-task linear regression: Theorem 1 and Proposition 1.
+
+    Reference: Collins, Hassani, Mokhtari, Shakkottai, FedAvg with Fine Tuning: Local Updates Lead to Representation
+    Learning, NeurIPS 2022; constants as in Appendix B of the arXiv version.
+    """
+
+    name: ClassVar[str] = "collins2022"
+    title: ClassVar[str] = "Collins et al. 2022: FedAvg with local steps learns the representation (Theorem 1)"
+
+    dim: Annotated[int, Field(ge=2)] = 100
+    """input dimension, d"""
+    rank: Annotated[int, Field(ge=1)] = 5
+    """dimension of the representation, k"""
+    clients: Annotated[int, Field(ge=1)] = 40
+    """number of clients, M"""
+    cohort: Annotated[int, Field(ge=0)] = 0
+    """clients a round, m; 0: all"""
+    tau: Annotated[int, Field(ge=1)] = 2
+    """local steps; 1 is D-GD"""
+    alpha: Annotated[float, Field(ge=0)] = 0.4
+    """step size; 0: the largest that Theorem 1 allows, which is tiny"""
+    start: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """distance of the initial representation from the true one; 0: a random one"""
+    rounds: Annotated[int, Field(ge=1)] = 400
+    """communication rounds, T"""
+    instances: Annotated[int, Field(ge=0)] = 10
+    """random instances on which Proposition 1 is tried"""
+    seed: Annotated[int, Field(ge=0)] = 0
+    """everything random comes from it"""
+
+    def run(self, say: Say) -> dict[str, Any]:
+        """The run, its quantities, and Theorem 1 beside it."""
+        problem = self.problem()
+        body, head = self.initial_body(problem), np.zeros(self.rank)
+        delta0 = principal_angle_distance(body, problem.body)
+        alpha = self.alpha or largest_step(problem, self.tau, delta0)
+        if alpha == 0:
+            raise UserError("Theorem 1 allows no step: the true heads do not span", where="alpha", fix="more clients")
+        body = body / np.sqrt(alpha)
+        conditions = self._conditions(problem, body, head, alpha, delta0)
+        series, hypotheses = self._follow(problem, body, head, alpha, delta0, say)
+        gain = alpha**2 * self.tau * problem.diversity**2 * (1 - delta0**2)
+        # A5(t), which Theorem 1 follows from; t >= 1
+        bound = [1.0, *((1 - 0.04 * gain) ** np.arange(self.rounds))]
+        violations = int(np.sum(np.array(series["dist"]) > np.array(bound) * (1 + 1e-12)))
+        return {
+            "problem": {
+                "L_max": problem.largest,
+                "mu": problem.diversity,
+                "kappa_max": number(problem.condition),
+                "gamma": problem.deviation,
+                "H": problem.spread,
+                "delta_0": delta0,
+                "E_0": 1 - delta0**2,
+                "alpha": alpha,
+            },
+            "conditions": conditions,
+            "within_assumptions": within(conditions),
+            "bound": {
+                "contraction": 1 - 0.04 * gain,
+                "rounds_to_1e-06": number(25 / gain * np.log(1e6)) if gain > 0 else None,
+                "violations": violations,
+            },
+            "measured": {
+                "fit": fitted_contraction(series["dist"], LOW, HIGH),
+                "leading_term": 1 - alpha**2 * (self.tau - 1) * problem.diversity**2,
+                "last_dist": series["dist"][-1],
+                **{f"rounds_to_{e:.0e}": _first_below(series["dist"], e) for e in TARGETS},
+            },
+            "hypotheses": hypotheses.facts(),
+            "series": {"dist": series["dist"], "bound": numbers(bound)} | series,
+            "d_gd": self._d_gd(problem, body, head, alpha),
+            "proposition_1": self._proposition1(problem, alpha),
+        }
+
+    def problem(self) -> Problem:
+        """B_* with orthonormal columns and w_{*,i} ~ N(0, I)."""
+        truth = LinearTasks(clients=self.clients, dim=self.dim, rank=self.rank).truth(self.seed)
+        return Problem(truth.body, truth.heads)
+
+    def initial_body(self, problem: Problem) -> np.ndarray:
+        """An orthonormal basis, random or at the distance ``start`` from the truth."""
+        drawn = generator(self.seed, Purpose.MODEL).normal(size=(self.dim, self.rank))
+        if self.start == 0:
+            return np.linalg.qr(drawn)[0]
+        if 2 * self.rank > self.dim:
+            raise UserError("no room for a start at an angle", where="rank", given=self.rank, allowed="up to dim / 2")
+        aside = np.linalg.qr(problem.outside(drawn))[0]  # all k directions tilted alike
+        return np.sqrt(1 - self.start**2) * problem.body + self.start * aside
+
+    def _follow(
+        self, problem: Problem, body: np.ndarray, head: np.ndarray, alpha: float, delta0: float, say: Say
+    ) -> tuple[dict[str, list[float]], Hypotheses]:
+        names = ("dist", "delta", "head_norm", "head_diversity", "prior_weight", "signal_weight", "gradient_norm")
+        series: dict[str, list[float]] = {name: [] for name in names}
+        hypotheses = Hypotheses(problem, alpha, self.tau, delta0)
+        training = Training(seed=self.seed, cohort=self.cohort)
+        for t in range(self.rounds + 1):
+            if t % 100 == 99:
+                say(f"round {t + 1} of {self.rounds}: distance {series['dist'][-1]:.2g}")
+            cohort = sample_cohort(training, self.clients, t + 1)
+            local = LocalUpdates.of(problem, body, head, cohort, alpha, self.tau)
+            series["dist"].append(principal_angle_distance(body, problem.body))
+            series["delta"].append(float(local.deltas[0, 0]))
+            series["head_norm"].append(float(np.linalg.norm(head)))
+            series["gradient_norm"].append(problem.gradient_norm(body, head))
+            hypotheses.check_global(t, body, head, cohort, series["delta"][-1], series["dist"][-1])
+            if t < self.rounds:  # the rest is about the step to the next round
+                prior, signal = local.weights()
+                series["head_diversity"].append(local.head_diversity())
+                series["prior_weight"].append(float(np.linalg.norm(prior, 2)))
+                series["signal_weight"].append(float(np.sqrt(alpha) * np.linalg.norm(signal, -2)))
+                hypotheses.check_local(t, local, series["dist"][-1])
+                body, head = local.averaged()
+        return series, hypotheses
+
+    def _conditions(
+        self, problem: Problem, body: np.ndarray, head: np.ndarray, alpha: float, delta0: float
+    ) -> list[dict[str, Any]]:
+        tau, length, kappa = self.tau, problem.largest, problem.condition
+        drift = float(np.linalg.norm(np.eye(self.rank) - alpha * body.T @ body, 2))
+        few = (problem.deviation / length) ** 2 + (problem.spread / length) ** 4
+        cohort = min(self.clients, 20 * few * (alpha * length) ** -4 * np.log(self.rank * self.rounds))
+        step, drift_most = largest_step(problem, tau, delta0), alpha**2 * tau * length**2 * kappa**2
+        head_most = alpha**2.5 * tau * length**3
+        size = float(np.linalg.norm(head))
+        m = self.cohort or self.clients
+        return [
+            condition("local steps: tau", tau >= 2, tau, ">= 2"),
+            condition("client diversity: mu (Assumption 2)", problem.diversity > 0, problem.diversity, "> 0"),
+            condition("clients a round: m", m >= cohort, m, f">= {cohort:.4g}"),
+            condition("(i) initial distance: delta_0", delta0 < 1, delta0, "< 1"),
+            condition("(ii) |I - alpha B_0^T B_0|", drift <= drift_most + 1e-14, drift, f"<= {drift_most:.4g}"),
+            condition("(iii) |w_0|", size <= head_most, size, f"<= {head_most:.4g}"),
+            condition("step size: alpha", alpha <= step * (1 + 1e-12), alpha, f"<= {step:.4g}"),
+        ]
+
+    def _d_gd(self, problem: Problem, body: np.ndarray, head: np.ndarray, alpha: float) -> dict[str, list[float]]:
+        """D-GD from the same start, with all clients: distance and gradient norm (Figures 1 and 3)."""
+        series: dict[str, list[float]] = {"dist": [], "gradient_norm": []}
+        for _ in range(self.rounds + 1):
+            series["dist"].append(principal_angle_distance(body, problem.body))
+            series["gradient_norm"].append(problem.gradient_norm(body, head))
+            body, head = d_gd_step(problem, body, head, alpha)
+        return series
+
+    def _proposition1(self, problem: Problem, alpha: float) -> dict[str, Any] | None:
+        """D-GD on representations built against it, from random starts at random distances up to 1/2."""
+        if self.instances == 0 or not 1 < self.rank < self.dim:
+            return None
+        rng = generator(self.seed, Purpose.MODEL, 1)
+        ratios = []
+        for _ in range(self.instances):
+            body = np.linalg.qr(rng.normal(size=(self.dim, self.rank)))[0] / np.sqrt(alpha)
+            delta0 = float(rng.uniform(0.01, 0.5))
+            ratios.append(lower_bound(body, problem.heads, delta0, alpha, self.rounds, rng) / delta0)
+        holds = sum(r >= 0.7 for r in ratios)
+        return {"instances": self.instances, "holds": holds, "smallest_ratio": min(ratios), "needs": 0.7}
+
+
+def largest_step(problem: Problem, tau: int, delta0: float) -> float:
+    """Theorem 1's largest step size, with the constant of Appendix B."""
+    return float((1 - delta0) / (C3 * np.sqrt(tau) * problem.largest * problem.condition**2))
+
+
+def _first_below(values: list[float], target: float) -> int | None:
+    return next((t for t, v in enumerate(values) if v < target), None)
+
+
+def figure(facts: dict[str, Any]) -> alt.HConcatChart:
+    """Distance, gradient norm, and what the proof controls, over rounds."""
+    import altair as alt
+
+    from manyheads.theory.figures import lines, rows_of
+
+    tau = facts["settings"]["tau"]
+    series, d_gd, name = facts["series"], facts["d_gd"], f"FedAvg, {tau} local steps"
+    dist = {name: series["dist"], "bound of Theorem 1": series["bound"], "D-GD": d_gd["dist"]}
+    gradient = {name: series["gradient_norm"], "D-GD": d_gd["gradient_norm"]}
+    proof = {
+        "|I - alpha BᵀB|": series["delta"],
+        "prior weight": series["prior_weight"],
+        "diversity of the local heads / mu": [v / (facts["problem"]["mu"] or 1) for v in series["head_diversity"]],
+    }
+    return alt.hconcat(
+        lines(rows_of(dist), "distance from the true representation", "round", log=True, dashed=["D-GD"]),
+        lines(rows_of(gradient), "norm of the gradient of the global loss", "round", log=True, dashed=["D-GD"]),
+        lines(rows_of(proof), "what the proof controls", "round"),
+    ).resolve_scale(color="independent", strokeDash="independent")

@@ -1,0 +1,47 @@
+"""Charts that the papers' figures are put together from."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import altair as alt
+
+__all__ = ["lines", "rows_of"]
+
+SMALLEST = 1e-16
+"""a logarithmic axis shows nothing below"""
+
+
+def rows_of(series: Mapping[str, Sequence[float | None]]) -> list[dict[str, Any]]:
+    """Series by name as rows for a chart; x is the place in the series."""
+    return [{"line": name, "x": x, "y": y} for name, values in series.items() for x, y in enumerate(values)]
+
+
+def lines(
+    rows: Sequence[Mapping[str, Any]],
+    y: str,
+    x: str,
+    *,
+    log: bool = False,
+    points: bool = False,
+    dashed: Collection[str] = (),
+) -> alt.Chart:
+    """Lines from rows of ``line``, ``x`` and ``y``, in the order in which they first appear; ``log`` is about y."""
+    shown = [r for r in rows if r["y"] is not None and (not log or r["y"] > SMALLEST)]
+    order = list(dict.fromkeys(r["line"] for r in rows))
+    scale = alt.Scale(type="log") if log else alt.Scale(zero=True)
+    axis = alt.Axis(format="~g") if not log else alt.Axis(format=".0e", tickCount=8)
+    legend = alt.Legend(orient="bottom", columns=1, labelLimit=300, symbolType="stroke")
+    dashes = alt.Scale(domain=order, range=[[6, 4] if line in dashed else [1, 0] for line in order])
+    return (
+        alt.Chart(alt.Data(values=shown))  # type: ignore[no-untyped-call]
+        .mark_line(point=points)
+        .encode(
+            x=alt.X("x:Q", title=x),
+            y=alt.Y("y:Q", title=y, scale=scale, axis=axis),
+            color=alt.Color("line:N", title=None, scale=alt.Scale(domain=order), legend=legend),
+            strokeDash=alt.StrokeDash("line:N", title=None, scale=dashes, legend=legend),
+        )
+        .properties(width=320, height=220)
+    )
