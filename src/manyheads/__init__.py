@@ -25,7 +25,7 @@ from manyheads.core.trees import Params, State, Tree
 from manyheads.data import Federation
 from manyheads.engines.pool import Engine
 from manyheads.models import Model
-from manyheads.run import Evaluate, Run, load, simulate
+from manyheads.run import Evaluate, Run, load, personalize, simulate
 
 __version__ = "0.1.0"
 
@@ -63,6 +63,7 @@ __all__ = [
     "Uploads",
     "UserError",
     "load",
+    "personalize",
     "register",
     "settings",
     "simulate",

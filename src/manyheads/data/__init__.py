@@ -1,5 +1,6 @@
 """Federations, partitioners and data sources."""
 
+from manyheads.data.encoding import Encoding
 from manyheads.data.federation import Federation, Samples, Scaling
 from manyheads.data.partitioners import (
     PARTITIONERS,
@@ -25,6 +26,7 @@ __all__ = [
     "Classes",
     "Digits",
     "Dirichlet",
+    "Encoding",
     "Fallah",
     "Federation",
     "FemnistRecipe",

@@ -69,7 +69,8 @@ def _pool(name: str, arrays: Arrays, characters: str, test_fraction: float, seed
         parts = [(x[rows], y[rows], writer[rows]) for rows in (~test, test)]
     (x, y, writer), (x_test, y_test, writer_test) = parts
     keys = {"writer": np.concatenate([writer, writer_test])}
-    return Pool(name, x, y, x_test, y_test, len(labels), keys, scaling)
+    names = tuple(CHARACTERS[label] for label in labels)
+    return Pool(name, x, y, x_test, y_test, len(labels), keys, scaling, label_names=names)
 
 
 @settings

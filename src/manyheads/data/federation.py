@@ -8,25 +8,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
 from manyheads.core.errors import UserError
 from manyheads.core.files import replacing, write_text
 from manyheads.core.randomness import Purpose, generator
+from manyheads.core.settings import as_dict, build
+from manyheads.data.encoding import Columns, Encoding, Scaling, Task
 
-__all__ = ["Federation", "Samples", "Scaling"]
-
-Task = Literal["classification", "regression"]
-
-
-@dataclass(frozen=True)
-class Scaling:
-    """How pixels stored as bytes become numbers, channel by channel: ``(x / 255 - mean) / std``."""
-
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
+__all__ = ["Federation", "Samples", "Scaling", "Task"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +94,10 @@ class Federation:
     """of inputs stored as bytes"""
     augment: bool = False
     """training images are cropped and mirrored at random"""
+    label_names: tuple[str, ...] = ()
+    """names of the classes 0, 1, ..., if they have any"""
+    columns: Columns | None = None
+    """what the columns of the clients' tables became, if they have tables"""
 
     def __post_init__(self) -> None:
         splits = {"train": self.train, "test": self.test, "validation": self.validation}
@@ -128,6 +123,12 @@ class Federation:
                 f"{self.name}: the names are for another number of clients",
                 given=len(self.client_names),
                 allowed=str(len(self)),
+            )
+        if self.label_names and len(self.label_names) != self.outputs:
+            raise UserError(
+                f"{self.name}: the names are for another number of classes",
+                given=len(self.label_names),
+                allowed=str(self.outputs),
             )
         if self.augment and len(self.sample_shape) != 3:
             raise UserError(
@@ -172,6 +173,20 @@ class Federation:
     @property
     def sample_shape(self) -> tuple[int, ...]:
         return self.train.x.shape[1:]
+
+    @property
+    def encoding(self) -> Encoding:
+        """How the clients' samples became inputs; that of a later client too."""
+        return Encoding(
+            task=self.task,
+            outputs=self.outputs,
+            shape=self.sample_shape,
+            dtype=str(self.train.x.dtype),
+            label_names=self.label_names,
+            pixels=self.scaling,
+            columns=self.columns,
+            augment=self.augment,
+        )
 
     @cached_property
     def fingerprint(self) -> str:
@@ -266,6 +281,8 @@ class Federation:
             "new": self.new is not None,
             "scaling": asdict(self.scaling) if self.scaling else None,
             "augment": self.augment,
+            "label_names": self.label_names,
+            "columns": as_dict(self.columns) if self.columns else None,
         }
         write_text(folder / "federation.json", json.dumps(facts))
         return folder
@@ -298,6 +315,8 @@ class Federation:
             tuple(facts["client_names"]) if facts["client_names"] else None,
             Scaling(**{k: tuple(v) for k, v in facts["scaling"].items()}) if facts["scaling"] else None,
             facts["augment"],
+            tuple(facts.get("label_names", ())),
+            build(Columns, facts["columns"], where=str(folder)) if facts.get("columns") else None,
         )
 
 

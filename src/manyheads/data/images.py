@@ -5,6 +5,7 @@ A set lies in ``path``, or in the folder of its name under ``MANYHEADS_DATA``.
 
 from __future__ import annotations
 
+import string
 from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
@@ -26,6 +27,10 @@ from manyheads.data.readers.images import class_folders, decode_files
 __all__ = ["Cifar10", "Cifar100", "Emnist", "FashionMnist", "ImageFolder", "Mnist"]
 
 IDX = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+CIFAR10_NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+FASHION_NAMES = (
+    "t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot",
+)  # fmt: skip
 QMNIST = ("qmnist-train-labels-idx2-int", "qmnist-test-labels-idx2-int")
 
 
@@ -97,10 +102,20 @@ class FashionMnist:
 
     def pool(self, seed: int) -> Pool:
         arrays = _idx_arrays(Location.of(self.name, self.path), IDX, self.name)
-        return Pool(self.name, *_parts(arrays), classes=10, scaling=Scaling((0.2860,), (0.3530,)))
+        scaling = Scaling((0.2860,), (0.3530,))
+        return Pool(self.name, *_parts(arrays), classes=10, scaling=scaling, label_names=FASHION_NAMES)
 
 
-EMNIST_CLASSES = {"byclass": 62, "bymerge": 47, "balanced": 47, "letters": 26, "digits": 10, "mnist": 10}
+_MERGED = string.digits + string.ascii_uppercase + "abdefghnqrt"
+EMNIST_CLASSES = {
+    "byclass": string.digits + string.ascii_letters.swapcase(),
+    "bymerge": _MERGED,
+    "balanced": _MERGED,
+    "letters": string.ascii_lowercase,
+    "digits": string.digits,
+    "mnist": string.digits,
+}
+"""the classes of each split, in the order of their numbers"""
 
 
 @settings
@@ -125,9 +140,9 @@ class Emnist:
         # stored column by column; and the letters are counted from 1
         first = 1 if self.split == "letters" else 0
         turned = {k: v.swapaxes(2, 3) if k.startswith("x") else v - first for k, v in arrays.items()}
-        return Pool(
-            self.name, *_parts(turned), classes=EMNIST_CLASSES[self.split], scaling=Scaling((0.1736,), (0.3317,))
-        )
+        names = tuple(EMNIST_CLASSES[self.split])
+        scaling = Scaling((0.1736,), (0.3317,))
+        return Pool(self.name, *_parts(turned), classes=len(names), scaling=scaling, label_names=names)
 
 
 def _cifar_arrays(place: Location, label: str, column: tuple[int, int], batches: dict[str, list[str]]) -> Arrays:
@@ -167,7 +182,7 @@ class Cifar10:
         batches = {"train": [f"data_batch_{i}" for i in range(1, 6)], "test": ["test_batch"]}
         arrays = _cifar_arrays(place, "label", (1, 0), batches)
         scaling = Scaling((0.49140, 0.48216, 0.44653), (0.24703, 0.24349, 0.26159))
-        return Pool(self.name, *_parts(arrays), classes=10, scaling=scaling)
+        return Pool(self.name, *_parts(arrays), classes=10, scaling=scaling, label_names=CIFAR10_NAMES)
 
 
 @settings
@@ -212,4 +227,7 @@ class ImageFolder:
         x = cached(kind, place.folder, paths, lambda: {"x": decode_files(paths, side=self.side, color=self.color)})["x"]
         test = hold_out(y, self.test_fraction, len(names), seed)
         half = (0.5,) * x.shape[1]
-        return Pool(self.name, x[~test], y[~test], x[test], y[test], len(names), scaling=Scaling(half, half))
+        scaling = Scaling(half, half)
+        return Pool(
+            self.name, x[~test], y[~test], x[test], y[test], len(names), scaling=scaling, label_names=tuple(names)
+        )

@@ -28,6 +28,8 @@ class Pool:
     """of inputs stored as bytes"""
     keep_split: bool = False
     """something was learned from the training part (a vocabulary), so natural clients keep its split too"""
+    label_names: tuple[str, ...] = ()
+    """names of the classes, if they have any but their numbers"""
 
 
 def hold_out(y: np.ndarray, fraction: float, classes: int, seed: int) -> np.ndarray:

@@ -176,6 +176,7 @@ def dealt(pool: Pool, spec: Any, clients: int, seed: int, model_of: Pool | None 
         "classification",
         model_of.classes,
         scaling=model_of.scaling,
+        label_names=pool.label_names if pool is model_of else (),  # another pool's classes have other names
     )
 
 

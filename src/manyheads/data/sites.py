@@ -12,8 +12,9 @@ from pydantic import Field
 
 from manyheads.core.errors import UserError
 from manyheads.core.settings import settings
+from manyheads.data.encoding import Columns, Moments
 from manyheads.data.federation import Federation, Samples, split_each
-from manyheads.data.survey import Reading, Site, Survey, take
+from manyheads.data.survey import CLIENT_NAMES, Reading, Survey, take
 
 __all__ = ["Prepared", "Sites", "check_sites"]
 
@@ -32,14 +33,27 @@ class Prepared:
     """A federation made of tables, and what its numbers mean."""
 
     federation: Federation
-    features: tuple[str, ...]
-    """of the inputs: a column's name, or column=category"""
-    dropped: tuple[str, ...]
-    """columns that do not vary in the training samples"""
-    labels: tuple[str, ...]
-    """names of the classes 0, 1, ...; empty for a regression"""
-    target: tuple[float, float]
-    """mean and standard deviation by which the targets of a regression were scaled"""
+    columns: Columns
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Of the inputs: a column's name, or column=category."""
+        return self.columns.features
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """Columns that do not vary in the training samples."""
+        return self.columns.dropped
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the classes 0, 1, ...; empty for a regression."""
+        return self.federation.label_names
+
+    @property
+    def target(self) -> tuple[float, float]:
+        """Mean and standard deviation by which the targets of a regression were scaled."""
+        return self.columns.target
 
 
 @settings
@@ -71,102 +85,56 @@ class Sites(Reading):
         rows = [np.arange(len(site.rows)) for site in survey.sites]
         split = split_each(Samples.of([(r, r) for r in rows]), self.test_fraction, seed)
         train, test = ([part.client(i)[0] for i in range(len(rows))] for part in split)
-        inputs, features = self._inputs(survey, train)
-        targets, target = self._targets(survey, train)
+        columns = self._columns(survey, train)
+        if not columns.features:
+            raise UserError(f"{self.path}: no feature varies in the training samples", fix="add samples or features")
+        inputs = [
+            columns.of_site(site.columns, rows).inputs(site.columns)
+            for site, rows in zip(survey.sites, train, strict=True)
+        ]
+        targets = self._targets(survey, columns.target)
         own, aside = (
             Samples.of([(x[r], y[r]) for x, y, r in zip(inputs, targets, part, strict=True)]) for part in (train, test)
         )
-        name = Path(self.path).resolve().name.split(".")[0]
-        names = tuple(site.name for site in survey.sites)
-        federation = Federation(name, own, aside, survey.task, len(survey.labels) or 1, client_names=names)
-        dropped = tuple(f for f in survey.features if not any(n == f or n.startswith(f"{f}=") for n in features))
-        return Prepared(federation, features, dropped, survey.labels, target)
+        federation = Federation(
+            Path(self.path).resolve().name.split(".")[0],
+            own,
+            aside,
+            survey.task,
+            len(survey.labels) or 1,
+            client_names=tuple(site.name for site in survey.sites),
+            label_names=survey.labels,
+            columns=columns,
+        )
+        return Prepared(federation, columns)
 
-    def _inputs(self, survey: Survey, train: Sequence[np.ndarray]) -> tuple[list[np.ndarray], tuple[str, ...]]:
-        """Each site's inputs, all rows; whatever they are made with comes from its training rows."""
-        numbers = [_stacked(site, survey.numbers) for site in survey.sites]
-        own = [_Moments.of(x[rows]) for x, rows in zip(numbers, train, strict=True)]
-        shared = _Moments.merged(own)
-        varies = shared.low < shared.high
-        names = [n for n, v in zip(survey.numbers, varies, strict=True) if v]
-        inputs = []
-        for x, moments in zip(numbers, own, strict=True):
-            by = shared if self.scaling == "federated" else moments.or_else(shared)
-            x = np.where(np.isnan(x), by.mean, x)
-            inputs.append(((x - by.mean) / by.deviation if self.scaling != "none" else x)[:, varies])
-        for column in survey.categories:
-            known = {v for s, rows in zip(survey.sites, train, strict=True) for v in s.columns[column][rows]}
-            categories = sorted(known - {None})
-            if len(known) < 2:
-                continue
-            names += [f"{column}={category}" for category in categories]
-            for i, site in enumerate(survey.sites):
-                hot = site.columns[column][:, None] == np.array(categories, object)
-                inputs[i] = np.concatenate([inputs[i], hot], axis=1)
-        if not names:
-            raise UserError(f"{self.path}: no feature varies in the training samples", fix="add samples or features")
-        return [x.astype(np.float32) for x in inputs], tuple(names)
+    def _columns(self, survey: Survey, train: Sequence[np.ndarray]) -> Columns:
+        """What the sites' training rows tell about the columns."""
+        tables = [site.columns for site in survey.sites]
+        owner = (self.client,) if self.client else CLIENT_NAMES
+        return Columns.learnt(
+            tables,
+            train,
+            survey.numbers,
+            survey.categories,
+            label=survey.label,
+            ignored=self.ignore + (owner if Path(self.path).is_file() else ()),
+            scaling=self.scaling,
+            missing=self.missing,
+            target=self._target_scaling(survey, train),
+        )
 
-    def _targets(self, survey: Survey, train: Sequence[np.ndarray]) -> tuple[list[np.ndarray], tuple[float, float]]:
-        columns = [site.columns[survey.label] for site in survey.sites]
+    def _target_scaling(self, survey: Survey, train: Sequence[np.ndarray]) -> tuple[float, float]:
+        if survey.task == "classification" or not self.scale_target:
+            return 0.0, 1.0
+        targets = [site.columns[survey.label][rows, None] for site, rows in zip(survey.sites, train, strict=True)]
+        shared = Moments.merged([Moments.of(y) for y in targets])
+        return float(shared.mean[0]), float(shared.deviation[0])
+
+    def _targets(self, survey: Survey, scaling: tuple[float, float]) -> list[np.ndarray]:
+        targets = [site.columns[survey.label] for site in survey.sites]
         if survey.task == "classification":
             number = {label: i for i, label in enumerate(survey.labels)}
-            return [np.array([number[v] for v in y], dtype=np.int64) for y in columns], (0.0, 1.0)
-        if not self.scale_target:
-            return [y.astype(np.float32) for y in columns], (0.0, 1.0)
-        shared = _Moments.merged([_Moments.of(y[rows, None]) for y, rows in zip(columns, train, strict=True)])
-        mean, deviation = float(shared.mean[0]), float(shared.deviation[0])
-        return [((y - mean) / deviation).astype(np.float32) for y in columns], (mean, deviation)
-
-
-def _stacked(site: Site, names: Sequence[str]) -> np.ndarray:
-    return np.stack([site.columns[n] for n in names], axis=1) if names else np.empty((len(site.rows), 0))
-
-
-@dataclass(frozen=True)
-class _Moments:
-    """Statistics of columns that clients may share: from theirs follow those of all, without any row (Chan et al. 1979).
-
-    Squares are about the mean: plain sums of squares would lose all digits of a column such as a date in seconds.
-    """
-
-    count: np.ndarray
-    mean: np.ndarray
-    squares: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-
-    @classmethod
-    def of(cls, x: np.ndarray) -> _Moments:
-        """Of the values that are not missing."""
-        known = ~np.isnan(x)
-        count = known.sum(axis=0)
-        mean = np.where(known, x, 0).sum(axis=0) / np.maximum(count, 1)
-        squares = np.where(known, (x - mean) ** 2, 0).sum(axis=0)
-        low, high = (pick.reduce(np.where(known, x, at), axis=0, initial=at) for pick, at in _ENDS)
-        return cls(count, mean, squares, low, high)
-
-    @classmethod
-    def merged(cls, all_: Sequence[_Moments]) -> _Moments:
-        count, mean, squares, low, high = (
-            np.stack([getattr(m, part) for m in all_]) for part in ("count", "mean", "squares", "low", "high")
-        )
-        total = count.sum(axis=0)
-        middle = (count * mean).sum(axis=0) / np.maximum(total, 1)
-        return cls(
-            total, middle, (squares + count * (mean - middle) ** 2).sum(axis=0), low.min(axis=0), high.max(axis=0)
-        )
-
-    @property
-    def deviation(self) -> np.ndarray:
-        """Standard deviations; 1 for a column whose values differ by rounding only."""
-        std = np.sqrt(self.squares / np.maximum(self.count, 1))
-        return np.where(std > 1e-12 * np.abs(self.mean), std, 1.0)
-
-    def or_else(self, other: _Moments) -> _Moments:
-        """These, or the others' for columns of which all values are missing here."""
-        parts = ("count", "mean", "squares", "low", "high")
-        return _Moments(*(np.where(self.count > 0, getattr(self, p), getattr(other, p)) for p in parts))
-
-
-_ENDS: tuple[tuple[Any, float], ...] = ((np.minimum, np.inf), (np.maximum, -np.inf))
+            return [np.array([number[v] for v in y], dtype=np.int64) for y in targets]
+        mean, deviation = scaling
+        return [((y - mean) / deviation).astype(np.float32) for y in targets]

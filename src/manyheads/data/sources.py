@@ -118,7 +118,14 @@ def _by_key(pool: Pool, spec: Key, seed: int) -> Federation:
         train, test = (Samples.deal(x, y, [own[i][part] for i in kept]) for part in (0, 1))
         left = tuple(names[i] for i in kept)
         return Federation(
-            pool.name, train, test, "classification", pool.classes, client_names=left, scaling=pool.scaling
+            pool.name,
+            train,
+            test,
+            "classification",
+            pool.classes,
+            client_names=left,
+            scaling=pool.scaling,
+            label_names=pool.label_names,
         )
     federation = Federation.from_clients([(x[p], y[p]) for p in parts], name=pool.name, outputs=pool.classes, seed=seed)
-    return replace(federation, client_names=tuple(names), scaling=pool.scaling)
+    return replace(federation, client_names=tuple(names), scaling=pool.scaling, label_names=pool.label_names)

@@ -9,14 +9,16 @@ import csv
 import io
 import zipfile
 from collections import Counter
-from collections.abc import Collection, Sized
+from collections.abc import Callable, Collection, Iterator, Sequence, Sized
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-__all__ = ["EXTENSIONS", "Problem", "Table", "and_more", "as_numbers", "as_text", "read_table", "stem"]
+__all__ = ["EXTENSIONS", "Problem", "Table", "and_more", "as_numbers", "as_text", "read_arrays", "read_table", "stem"]
 
 EXTENSIONS = (".csv", ".csv.gz", ".parquet", ".npz")
 MISSING = ["", "na", "n/a", "nan", "null", "?"]
@@ -65,24 +67,57 @@ def stem(path: Path) -> str:
     return path.name.removesuffix(".gz").rpartition(".")[0]
 
 
-def read_table(path: Path, ignore: Collection[str] = ()) -> tuple[Table | None, list[Problem]]:
-    """A table without the columns to ignore, unless its file is beyond use; and the problem that makes it so."""
-    import pyarrow as pa
+def read_table(path: Path, ignore: Collection[str] = (), labelled: bool = True) -> tuple[Table | None, list[Problem]]:
+    """A table without the columns to ignore, unless its file is beyond use; and the problem that makes it so.
 
-    readers = {".csv": _read_csv, ".gz": _read_csv, ".parquet": _read_parquet, ".npz": _read_npz}
-    try:
+    An NPZ file may lack its labels ``y`` if it need not be ``labelled``.
+    """
+    readers: dict[str, Callable[[Path], dict[str, Any]]] = {
+        ".csv": _read_csv,
+        ".gz": _read_csv,
+        ".parquet": _read_parquet,
+        ".npz": partial(_read_npz, labelled=labelled),
+    }
+    problems: list[Problem] = []
+    columns: dict[str, np.ndarray] = {}
+    with _noting(path, problems):
         if not path.name.endswith(EXTENSIONS):
             raise _Unreadable("not a kind of table that is known", f"known are {', '.join(EXTENSIONS)}")
         columns = {n: _plain(c, n) for n, c in readers[path.suffix](path).items() if n not in ignore}
-    except _Unreadable as error:
-        return None, [Problem("error", str(path), error.message, error.fix, error.row, error.column)]
-    except (pa.ArrowException, OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        return None, [Problem("error", str(path), f"cannot be read: {reason}", "write the file anew")]
+    if problems:
+        return None, problems
     rows = len(next(iter(columns.values()))) if columns else 0
     if not rows:
         return None, [Problem("error", str(path), "has no rows", "add its samples, or take the file away")]
     return Table(columns, rows), []
+
+
+def read_arrays(path: Path) -> tuple[tuple[np.ndarray, np.ndarray | None] | None, list[Problem]]:
+    """The arrays x, of samples of any shape, and y (if it is there) of an NPZ file; or the problem with it."""
+    problems: list[Problem] = []
+    with _noting(path, problems):
+        arrays = _load_npz(path, ("x",))
+        x, y = arrays["x"], arrays.get("y")
+        if not x.ndim or not len(x):
+            raise _Unreadable("has no rows", "add its samples")
+        if y is not None and (not y.ndim or len(y) != len(x)):
+            raise _Unreadable(f"y has the shape {y.shape}", f"it needs one value for each of {len(x)} rows of x")
+        return (x, _plain(y, "y") if y is not None and y.ndim == 1 else y), []
+    return None, problems
+
+
+@contextmanager
+def _noting(path: Path, problems: list[Problem]) -> Iterator[None]:
+    """Add what makes a file unreadable to ``problems``."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except _Unreadable as error:
+        problems.append(Problem("error", str(path), error.message, error.fix, error.row, error.column))
+    except (pa.ArrowException, OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        problems.append(Problem("error", str(path), f"cannot be read: {reason}", "write the file anew"))
 
 
 def and_more(found: Sized) -> str:
@@ -137,17 +172,22 @@ def _read_parquet(path: Path) -> dict[str, Any]:
     return dict(zip(table.column_names, table.columns, strict=True))
 
 
-def _read_npz(path: Path) -> dict[str, Any]:
+def _load_npz(path: Path, needed: Sequence[str]) -> dict[str, np.ndarray]:
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
     except (ValueError, AttributeError):  # numpy's own words here advise to load the file unsafely
         fix = "save plain arrays of numbers or text: np.savez(file, x=x, y=y)"
         raise _Unreadable("is no NPZ file, or holds Python objects", fix) from None
-    if not {"x", "y"} <= arrays.keys():
+    if not arrays.keys() >= set(needed):
         raise _Unreadable(
             f"holds the arrays {', '.join(arrays) or 'none'}", "save x (a row a sample) and y: np.savez(file, x=x, y=y)"
         )
+    return arrays
+
+
+def _read_npz(path: Path, labelled: bool) -> dict[str, Any]:
+    arrays = _load_npz(path, ("x", "y") if labelled else ("x",))
     x = arrays.pop("x")
     x = x[:, None] if x.ndim == 1 else x
     if x.ndim != 2:

@@ -22,6 +22,7 @@ from manyheads.data.readers.sent140 import read_sent140
 __all__ = ["Sent140", "encode", "held_out", "tokens", "vocabulary"]
 
 PADDING, UNKNOWN = 0, 1
+SENTIMENTS = ("negative", "positive")
 _TOKEN = re.compile(r"(?P<url>https?://\S+|www\.\S+)|(?P<user>@\w+)|\w+(?:'\w+)*|[!?]")
 
 
@@ -55,7 +56,7 @@ class Sent140:
             write_text(Path(self.words), "\n".join(words))
         x = encode(split, words, self.length)
         keys = {"user": np.concatenate([users[~test], users[test]])}
-        return Pool("sent140", x[~test], y[~test], x[test], y[test], 2, keys, keep_split=True)
+        return Pool("sent140", x[~test], y[~test], x[test], y[test], 2, keys, keep_split=True, label_names=SENTIMENTS)
 
 
 def tokens(text: str) -> list[str]:

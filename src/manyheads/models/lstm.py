@@ -73,6 +73,9 @@ class TokenReader(nn.Module):
         known = torch.where(tokens_BT < self.embedding.num_embeddings, tokens_BT, UNKNOWN)
         states_BTH, _ = self.lstm(self.embedding(known))
         last_B = (tokens_BT != PADDING).sum(dim=1).clamp(min=1) - 1
-        state_BH = states_BTH.take_along_dim(last_B[:, None, None], dim=1).squeeze(1)
+        index = last_B[:, None, None].expand(
+            -1, 1, states_BTH.shape[2]
+        )  # not take_along_dim: it would fix B in an export
+        state_BH = states_BTH.gather(1, index).squeeze(1)
         out: Tensor = self.head(self.drop(self.fc(state_BH).relu()))
         return out

@@ -1,9 +1,24 @@
 """The round loop, run directories and configuration."""
 
 from manyheads.run.config import Config, assemble
+from manyheads.run.model_folder import PersonalModel, save_personal
+from manyheads.run.personalize import Personal, personalize
 from manyheads.run.protocol import Evaluate
 from manyheads.run.result import Run
 from manyheads.run.simulate import load, run_training, simulate
 from manyheads.run.training import Training
 
-__all__ = ["Config", "Evaluate", "Run", "Training", "assemble", "load", "run_training", "simulate"]
+__all__ = [
+    "Config",
+    "Evaluate",
+    "Personal",
+    "PersonalModel",
+    "Run",
+    "Training",
+    "assemble",
+    "load",
+    "personalize",
+    "run_training",
+    "save_personal",
+    "simulate",
+]

@@ -2,6 +2,7 @@
 
 config.toml       everything needed to run it again; written first
 machine.json      versions, cores, git commit
+data.json         how samples became inputs, for clients that come later
 history.jsonl     one line a round
 checkpoint/       server state and tables of the last two checkpoints; the store of personal states
 """
@@ -26,10 +27,12 @@ from torch import Tensor
 
 from manyheads.core.checkpoint import read_checkpoint, rounds_on_disk, write_checkpoint
 from manyheads.core.errors import UserError
-from manyheads.core.files import write_text, writing
+from manyheads.core.files import fresh_folder, write_text, writing
 from manyheads.core.history import History
+from manyheads.core.settings import as_dict, build
 from manyheads.core.store import PersonalStore
 from manyheads.core.trees import State
+from manyheads.data import Encoding
 
 __all__ = ["SCHEMA", "RunDirectory", "read_config"]
 
@@ -47,16 +50,32 @@ class RunDirectory:
     @classmethod
     def create(cls, path: Path, config: dict[str, Any]) -> RunDirectory:
         """A new run; refused where there is anything already."""
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise UserError(
-                f"{path} exists already", where="out", fix="go on with it by --resume, or choose another --out"
-            )
+        fresh_folder(path)
         directory = cls(path)
         with writing(path):
-            directory.checkpoints.mkdir(parents=True)
+            directory.checkpoints.mkdir()
         write_text(path / "config.toml", tomli_w.dumps({"schema": SCHEMA, **config}))
         write_text(path / "machine.json", json.dumps(machine_facts(), indent=2) + "\n")
         return directory
+
+    def write_encoding(self, encoding: Encoding) -> None:
+        """Keep how the federation's samples became inputs."""
+        facts = {"schema": SCHEMA, **as_dict(encoding)}
+        write_text(self.encoding_path, json.dumps(facts, indent=2) + "\n")
+
+    def encoding(self) -> Encoding:
+        """How the federation's samples became inputs."""
+        try:
+            facts = json.loads(self.encoding_path.read_text(encoding="utf-8"))
+            facts.pop("schema")
+        except FileNotFoundError:
+            raise UserError(
+                f"{self.path} does not tell how its data became inputs",
+                fix="an earlier version made it: go on with it by --resume, with one round more, or train again",
+            ) from None
+        except (ValueError, KeyError, AttributeError):
+            raise UserError(f"{self.encoding_path} is damaged") from None
+        return build(Encoding, facts, where=str(self.encoding_path))
 
     def lock(self) -> None:
         """Keep a second process out; released when this one ends, however it ends."""
@@ -74,6 +93,10 @@ class RunDirectory:
     @property
     def history_path(self) -> Path:
         return self.path / "history.jsonl"
+
+    @property
+    def encoding_path(self) -> Path:
+        return self.path / "data.json"
 
     @property
     def store_path(self) -> Path:

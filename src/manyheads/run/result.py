@@ -13,7 +13,7 @@ from manyheads.core.errors import UserError
 from manyheads.core.history import History
 from manyheads.core.store import PersonalStore
 from manyheads.core.trees import State, Tree
-from manyheads.data import Federation
+from manyheads.data import Encoding, Federation
 from manyheads.engines.evaluation import Outcomes
 from manyheads.engines.workbench import Workbench, model_of
 from manyheads.models import Model
@@ -35,6 +35,11 @@ class Run:
     directory: RunDirectory
     _store: PersonalStore
     _temporary: TemporaryDirectory[str] | None = field(default=None, repr=False)
+
+    @property
+    def encoding(self) -> Encoding:
+        """How the samples of the federation became inputs, and what the outputs mean."""
+        return self.directory.encoding()
 
     @property
     def rounds(self) -> int:
@@ -92,6 +97,8 @@ class Run:
     def save(self, folder: str | Path) -> Path:
         """Copy the run to a folder that :func:`manyheads.load` reads."""
         directory = RunDirectory.create(Path(folder), read_config(self.directory.path))
+        if self.directory.encoding_path.exists():
+            directory.write_encoding(self.encoding)
         history = History(directory.history_path, self.history)
         history.rewrite()
         store = PersonalStore(directory.store_path, self._store.layout.template, len(self._store.slot))

@@ -117,6 +117,7 @@ def run_training(
         _same_run(read_config(path), config)
     directory = RunDirectory(path) if resume else RunDirectory.create(path, config)
     directory.lock()
+    directory.write_encoding(federation.encoding)
     store = PersonalStore(directory.store_path, _personal_state(algorithm, model, training), len(federation))
     try:
         server = algorithm.init_server(model.params, len(federation))

@@ -1,0 +1,171 @@
+"""``manyheads personalize``: a new client's own model from a trained run and a few samples."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+from rich.console import Console
+
+from manyheads.core.errors import UserError, one_of
+from manyheads.run import load, save_personal
+from manyheads.run import personalize as make_personal
+from manyheads.run.export import FORMATS, require
+from manyheads.run.model_folder import check_place
+
+__all__ = ["personalize"]
+
+CHOSEN_BY = {
+    "you": "as you said",
+    "run": "the run's own setting",
+    "method": "the method's own step",
+    "default": "10 epochs, at least 300 steps",
+}
+FEW = 100
+"""held-out samples below which the width of the interval is pointed out"""
+
+
+def personalize(
+    run: Annotated[Path, typer.Argument(help="folder of a trained run", show_default=False)],
+    data: Annotated[
+        Path, typer.Argument(help="the new client's samples with labels: CSV, Parquet or NPZ", show_default=False)
+    ],
+    *,
+    out: Annotated[Path, typer.Option(help="folder for the model; must be new or empty", show_default=False)],
+    finetune: Annotated[
+        str | None,
+        typer.Option(
+            help="head:10 (epochs), all:5, head:200steps  "
+            r"\[default: the run's setting, else the method's, else 10 epochs of what suits it, at least 300 steps]",
+            show_default=False,
+        ),
+    ] = None,
+    lr: Annotated[float | None, typer.Option(help=r"step size  \[default: the method's]", show_default=False)] = None,
+    test_fraction: Annotated[float, typer.Option(help="part of the samples that is held out to measure")] = 0.3,
+    curve: Annotated[
+        str | None,
+        typer.Option(help=r"numbers of samples to measure it for  \[default: 5,10,20,...]", show_default=False),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="of the split, the subsets and the training")] = 0,
+    export: Annotated[
+        str | None,
+        typer.Option(
+            help=r"onnx, torch, both with a comma, or none  \[default: torch, and onnx if it is installed]",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")] = False,
+) -> None:
+    """Give a new client its own model, from a trained run and a few samples of the client.
+
+    The client starts from what the method gives a newcomer, and trains it on its samples. A part of them is held out:
+    the model is measured there before and after, and for fewer samples.
+
+    A run on tables takes a table with the same columns, in any order. A run on images or vectors takes an NPZ file with x
+    and y, or a table with a column for each input and a column label.
+
+    Examples:
+
+      manyheads personalize runs/a new_site.csv --out models/new_site
+
+      manyheads personalize runs/a new.npz --out models/new --finetune head:50 --lr 0.1 --export onnx
+
+      manyheads predict models/new_site more.csv
+    """
+    exports = _exports(export)
+    sizes = _numbers(curve)
+    check_place(out)
+    torch.set_num_threads(1)  # many small operations
+    errors = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
+    with errors.status("reading the run") as status:
+        say = status.update if errors.is_terminal else errors.print
+        personal = make_personal(
+            load(run),
+            data,
+            finetune=finetune,
+            lr=lr,
+            test_fraction=test_fraction,
+            curve=sizes,
+            seed=seed,
+            say=say,
+        )
+        say("writing the model")
+        card = save_personal(personal, out, exports, command=shlex.join(["manyheads", *sys.argv[1:]]))
+    facts = {"out": str(out), **card["measured"], "exports": card["exports"]}
+    for kind, why in card["exports_left_out"].items():
+        facts["warnings"].append(f"no {kind} export: {why}")
+    for warning in facts["warnings"]:
+        errors.print(f"warning: {warning}")
+    if as_json:
+        typer.echo(json.dumps(facts))
+    else:
+        _show(facts)
+
+
+def _exports(text: str | None) -> list[str] | None:
+    if text is None:
+        return None
+    names = [] if text == "none" else [n.strip() for n in text.split(",")]
+    for name in names:
+        if name not in FORMATS:
+            raise one_of("format", name, [*FORMATS, "none"], where="export")
+        require(name)
+    return names
+
+
+def _numbers(text: str | None) -> list[int] | None:
+    try:
+        return None if text is None else [int(n) for n in text.split(",")]
+    except ValueError:
+        raise UserError("cannot read", where="curve", given=text, allowed="numbers, such as 5,10,20") from None
+
+
+def _show(facts: dict[str, Any]) -> None:
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    classes, base, curve = facts["task"] == "classification", facts["baseline"], facts["curve"]
+    measure = "accuracy" if classes else "rmse"
+
+    def number(score: dict[str, Any], key: str = measure) -> str:
+        return f"{score[key]:.3f}" if classes else f"{score[key]:.4g}"
+
+    console.print(
+        f"{facts['method']} after {facts['rounds']} rounds, for a new client with {facts['samples']} samples: "
+        f"{facts['train']} to train on, {facts['held_out']} held out\n"
+    )
+    console.print(f"{'':10}{measure:10}{'right    95 % interval' if classes else ''}")
+    always = f"always {base['label']!r}" if classes else "always the mean target"
+    words = {"before": facts["before"]["model"], "after": _training(facts)}
+    for name, score, told in (*((n, facts[n], w) for n, w in words.items()), ("no model", base, always)):
+        console.print(f"{name:10}{number(score):10}{_certainty(score, facts['held_out']) if classes else ''}{told}")
+    if len(curve) > 1:
+        console.print(f"\n{'samples':10}{measure:10}of {curve[0]['subsets']} random subsets")
+        for point in curve:
+            spread = f"{number(point, 'min')} to {number(point, 'max')}"
+            told = spread if point["subsets"] > 1 else "all training samples"
+            console.print(f"{point['samples']!s:10}{number(point):10}{told}")
+    if classes and facts["held_out"] < FEW:
+        console.print(f"\n{facts['held_out']} held-out samples are few: mind the intervals.")
+    console.print(f"\nmodel    {facts['out']}")
+    for kind, difference in facts["exports"].items():
+        console.print(f"export   {FORMATS[kind]}, checked: its outputs differ by at most {difference:.1g}")
+    console.print(f"use it   manyheads predict {shlex.quote(facts['out'])} DATA")
+
+
+def _training(facts: dict[str, Any]) -> str:
+    tune = facts["finetune"]
+    amount = f"{tune['steps']} steps" if tune["steps"] else f"{tune['epochs']} epochs"
+    part = "its head" if tune["scope"] == "head" else "all of it"
+    return f"{part} trained for {amount}, step size {tune['lr']:g} ({CHOSEN_BY[facts['finetune_chosen_by']]})"
+
+
+def _certainty(score: dict[str, Any], samples: int) -> str:
+    """How many were right, and the interval; blanks where these are not known."""
+    if "interval" not in score:
+        return " " * 24
+    right, interval = f"{score['correct']}/{samples}", "{:.2f} to {:.2f}".format(*score["interval"])
+    return f"{right:9}{interval:15}"

@@ -1,0 +1,216 @@
+"""Samples of a site that was not part of the training, read as the federation's own were."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from manyheads.core.errors import UserError
+from manyheads.data.encoding import Columns, Encoding, Raw
+from manyheads.data.survey import LABEL_NAMES
+from manyheads.data.tables import Problem, Table, and_more, as_numbers, as_text, read_arrays, read_table
+
+__all__ = ["NewSite", "new_site", "read_new_site"]
+
+NAMES_SHOWN = 10
+
+
+@dataclass(frozen=True, eq=False)
+class NewSite:
+    """The samples of a new site, checked but not scaled yet; that needs the choice of its training rows."""
+
+    samples: Raw
+    y: np.ndarray | None
+    """class numbers, or scaled targets"""
+    warnings: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.samples if isinstance(self.samples, np.ndarray) else next(iter(self.samples.values())))
+
+
+def read_new_site(path: str | Path, encoding: Encoding, labelled: bool = True) -> NewSite:
+    """A new site's file: a table with the columns of the run's sites, or samples of the run's shape.
+
+    Unless it must be ``labelled``, labels may be missing; what is wrong with them is then a warning.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise UserError(f"{path} is not there" if not path.exists() else f"{path} is no file", where="data")
+    if encoding.columns is not None:
+        table = _table(path, encoding.columns.ignored, labelled)
+        samples: Raw
+        warnings: list[str]
+        samples, warnings = _features(path, table, encoding.columns)
+        values, column = table.columns.get(encoding.columns.label), encoding.columns.label
+    else:
+        x, values, column = _arrays(path, labelled)
+        samples, warnings = _fitting(str(path), x, encoding), []
+    try:
+        y = _targets(str(path), values, column, encoding)
+    except UserError as error:
+        if labelled:
+            raise
+        y, warnings = None, [*warnings, f"predictions are not compared with the labels: {error}"]
+    if y is None and labelled:
+        raise UserError(
+            f"{path} has no labels", fix=f"add {'the array' if path.suffix == '.npz' else 'the column'} {column!r}"
+        )
+    return NewSite(samples, y, tuple(warnings))
+
+
+def new_site(x: np.ndarray, y: np.ndarray, encoding: Encoding) -> NewSite:
+    """A new site from arrays: samples of the run's shape, and class numbers, label names or targets."""
+    if encoding.columns is not None:
+        raise UserError("this run reads tables with named columns", fix="give the path of a CSV, Parquet or NPZ file")
+    x, y = np.asarray(x), np.asarray(y)
+    if not x.ndim or len(x) != len(y) or not len(x):
+        raise UserError("x and y need a row a sample", given=f"shapes {x.shape} and {y.shape}")
+    if y.dtype.kind in "US":
+        y = y.astype(str).astype(object)
+    return NewSite(_fitting("x", x, encoding), _targets("y", y, "y", encoding))
+
+
+def _table(path: Path, ignored: tuple[str, ...], labelled: bool) -> Table:
+    table, problems = read_table(path, ignored, labelled)
+    if table is None:
+        raise UserError(str(problems[0]))
+    return table
+
+
+def _features(path: Path, table: Table, columns: Columns) -> tuple[dict[str, np.ndarray], list[str]]:
+    """The columns that the model reads, whatever their order, and what is odd about them."""
+    wanted = (*columns.numbers, *columns.categories)
+    lacks = [n for n in wanted if n not in table.columns]
+    extra = [n for n in table.columns if n not in (*wanted, *columns.dropped, columns.label)]
+    if lacks:
+        besides = f"; it has {_some(extra)} besides" if extra else ""
+        raise UserError(f"{path} lacks the columns {_some(lacks)}{besides}", fix="name them as the run's sites do")
+    warnings = [f"{path}: columns that the run's sites did not have are not used: {_some(extra)}"] if extra else []
+    clean = {n: _numbers(str(path), table.columns[n], n) for n in columns.numbers}
+    for name, known in columns.categories.items():
+        clean[name] = as_text(table.columns[name])
+        new = sorted({v for v in clean[name] if v is not None and v not in known})
+        if new:
+            warnings.append(f"{path}, column {name!r}: never seen in training, so taken as missing: {_some(new)}")
+    if columns.missing == "error":
+        for name, column in clean.items():
+            gaps = np.flatnonzero([v is None or v != v for v in column])
+            if len(gaps):
+                raise _error(str(path), "a missing value", "fill it in: the run takes none", gaps, name)
+    return clean, warnings
+
+
+def _arrays(path: Path, labelled: bool) -> tuple[np.ndarray, np.ndarray | None, str]:
+    """Inputs and labels from an NPZ file, or from a table with a column for each input; and the label's name."""
+    if path.suffix == ".npz":
+        found, problems = read_arrays(path)
+        if found is None:
+            raise UserError(str(problems[0]))
+        return *found, "y"
+    columns = dict(_table(path, (), labelled).columns)
+    label = next((n for n in LABEL_NAMES if n in columns), "")
+    y = columns.pop(label, None)
+    if y is None and labelled:
+        raise UserError(f"{path} has no label column", allowed=", ".join(LABEL_NAMES), fix="name it so")
+    if not columns:
+        raise UserError(f"{path} has no column besides the label", fix="add a column for each input")
+    inputs = [_numbers(str(path), column, name) for name, column in columns.items()]
+    return np.stack(inputs, axis=1), y, label
+
+
+def _numbers(file: str, column: np.ndarray, name: str) -> np.ndarray:
+    numbers, wrong = as_numbers(column)
+    if wrong.any():
+        at = np.flatnonzero(wrong)
+        raise _error(file, f"text in a column of numbers: {column[at[0]]!r}", "correct it, or leave it empty", at, name)
+    if np.isinf(numbers).any():
+        raise _error(
+            file, "an infinite number", "correct it, or leave it empty", np.flatnonzero(np.isinf(numbers)), name
+        )
+    return numbers
+
+
+def _fitting(file: str, x: np.ndarray, encoding: Encoding) -> np.ndarray:
+    """Inputs in the shape and the type that the run's samples have."""
+    size, shape = math.prod(encoding.shape), encoding.shape
+    if x.dtype.kind not in "biuf":
+        raise UserError(f"{file}: inputs that are no numbers", given=str(x.dtype))
+    without_ones = tuple(d for d in shape if d != 1)
+    if x.ndim == 2 and x.shape[1] != size:
+        raise UserError(f"{file}: wrong number of inputs a sample", given=x.shape[1], allowed=str(size))
+    if x.shape[1:] not in (shape, (size,), without_ones):
+        raise UserError(f"{file}: wrong shape of a sample", given=x.shape[1:], allowed=f"{shape}, or {size} in a row")
+    x = x.reshape(len(x), *shape)
+    flat_x = x.reshape(len(x), -1)
+    kind = np.dtype(encoding.dtype)
+    if kind.kind == "f":
+        wrong, what, fix = ~np.isfinite(flat_x), "a missing or infinite value", "fill it in"
+    elif kind == np.uint8:
+        wrong = (flat_x != np.round(flat_x)) | (flat_x < 0) | (flat_x > 255)
+        what, fix = "a pixel that is no whole number from 0 to 255", "save the images as bytes"
+    else:
+        wrong, what, fix = (
+            (flat_x != np.round(flat_x)) | (flat_x < 0),
+            "a code that is no whole number from 0 on",
+            "correct it",
+        )
+    if wrong.any():
+        raise _error(file, what, fix, np.flatnonzero(wrong.any(axis=1)))
+    return x.astype(kind)
+
+
+def _targets(file: str, values: np.ndarray | None, column: str, encoding: Encoding) -> np.ndarray | None:
+    if values is None:
+        return None
+    if encoding.task == "classification":
+        return _classes(file, values, column, encoding)
+    if values.ndim > 1 or encoding.outputs > 1:
+        if values.dtype.kind not in "biuf" or values.reshape(len(values), -1).shape[1] != encoding.outputs:
+            raise UserError(
+                f"{file}: y does not fit the model", given=values.shape, allowed=f"{encoding.outputs} targets a sample"
+            )
+        numbers = values.astype(np.float64)
+    else:
+        numbers, wrong = as_numbers(values)
+        if wrong.any():
+            at = np.flatnonzero(wrong)
+            raise _error(file, f"a label that is no number: {values[at[0]]!r}", "correct it", at, column)
+    bad = np.flatnonzero(~np.isfinite(numbers.reshape(len(numbers), -1)).all(axis=1))
+    if len(bad):
+        raise _error(file, "a missing or infinite label", "fill it in, or delete the row", bad, column)
+    return encoding.scaled(numbers)
+
+
+def _classes(file: str, values: np.ndarray, column: str, encoding: Encoding) -> np.ndarray:
+    """Class numbers of labels that are all names, or (not of tables) all numbers, of the run's classes."""
+    if values.ndim != 1:
+        raise UserError(f"{file}: y has {values.ndim} dimensions", fix="it needs one label a sample")
+    text = as_text(values if values.dtype == object else values.astype(np.float64))
+    number = {name: i for i, name in enumerate(encoding.labels)}
+    gaps = np.flatnonzero([t is None for t in text])
+    if len(gaps):
+        raise _error(file, "a missing label", "fill it in, or delete the row", gaps, column)
+    allowed = f"its labels are {_some(number)}"
+    if encoding.columns is None and encoding.label_names:
+        numbers = {str(i): i for i in range(encoding.outputs)}
+        number = max((number, numbers), key=lambda known: sum(t in known for t in text))
+        allowed += f", or their numbers 0 to {encoding.outputs - 1}"
+    unknown = np.flatnonzero([t not in number for t in text])
+    if len(unknown):
+        raise _error(file, f"a label that the run does not know: {text[unknown[0]]!r}", allowed, unknown, column)
+    return np.array([number[t] for t in text], np.int64)
+
+
+def _error(file: str, message: str, fix: str, rows: np.ndarray, column: str | None = None) -> UserError:
+    return UserError(str(Problem("error", file, message + and_more(rows), fix, int(rows[0]) + 1, column)))
+
+
+def _some(names: Iterable[str]) -> str:
+    names = list(names)
+    return ", ".join(map(repr, names[:NAMES_SHOWN])) + (
+        f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+    )
