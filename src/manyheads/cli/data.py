@@ -72,7 +72,7 @@ def _facts(name: str, cls: type[Any]) -> dict[str, Any]:
 def get(
     name: Annotated[str, typer.Argument(help=f"one of {', '.join(DATASETS)}", show_default=False)],
     *,
-    out: Annotated[Path | None, typer.Option(help="folder of all data  [default: MANYHEADS_DATA]")] = None,
+    out: Annotated[Path | None, typer.Option(help="folder of all data  \\[default: MANYHEADS_DATA]")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Download a dataset from the Hugging Face hub (needs the extra [bold]hub[/bold]).

@@ -25,7 +25,7 @@ from manyheads.run import Config, assemble, run_training
 from manyheads.run.config import merged, read_toml
 from manyheads.run.result import Run
 
-__all__ = ["run", "run_flags"]
+__all__ = ["run", "run_flags", "with_finetune"]
 
 # How flags are spelled where the path in the configuration is not what people would type.
 _SPELLED: dict[tuple[str, ...], str] = {
@@ -67,7 +67,7 @@ def run(
     ] = None,
     *,
     out: Annotated[
-        Path | None, typer.Option(help="folder of the run  [default: runs/DATE-ALGORITHM-DATA]", show_default=False)
+        Path | None, typer.Option(help="folder of the run  \\[default: runs/DATE-ALGORITHM-DATA]", show_default=False)
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="go on with the run in --out")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")] = False,
@@ -86,8 +86,7 @@ def run(
     """
     errors = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
     table = merged(BENEATH, read_toml(config)) if config else BENEATH
-    if "scope" in flags.get("finetune", {}):  # --finetune head:10
-        flags["finetune"] |= FineTune.parse(flags["finetune"]["scope"])
+    flags = with_finetune(flags)
     if resume:
         table = _resumed(out, table, config is not None or bool(flags), errors)
     settings = build(Config, merged(table, flags), where="config")
@@ -106,6 +105,12 @@ def run(
         typer.echo(json.dumps(result.summary()))
     else:
         _show(result)
+
+
+def with_finetune(flags: dict[str, Any]) -> dict[str, Any]:
+    """``--finetune head:10`` taken apart."""
+    tune = flags.get("finetune", {})
+    return flags | {"finetune": tune | FineTune.parse(tune["scope"])} if "scope" in tune else flags
 
 
 def _resumed(out: Path | None, table: dict[str, Any], described: bool, errors: Console) -> dict[str, Any]:

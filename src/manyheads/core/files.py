@@ -9,7 +9,7 @@ from pathlib import Path
 
 from manyheads.core.errors import UserError
 
-__all__ = ["replacing", "sync_directory", "write_text", "writing"]
+__all__ = ["fresh_folder", "replacing", "sync_directory", "write_text", "writing"]
 
 
 @contextmanager
@@ -22,6 +22,14 @@ def writing(path: Path) -> Iterator[None]:
             f"cannot write {path}: {error.strerror or error}",
             fix="what was saved before is untouched; free some space or choose another place, then go on with --resume",
         ) from error
+
+
+def fresh_folder(path: Path) -> None:
+    """Make a folder; refuse one that holds anything already."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise UserError(f"{path} exists already", where="out", fix="go on with it by --resume, or choose another --out")
+    with writing(path):
+        path.mkdir(parents=True, exist_ok=True)
 
 
 @contextmanager

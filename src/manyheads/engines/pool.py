@@ -22,7 +22,7 @@ from manyheads.engines.workbench import Workbench
 from manyheads.engines.workers import Workers
 from manyheads.models import Model
 
-__all__ = ["Engine", "Pool", "chunked"]
+__all__ = ["Engine", "Pool", "chunked", "one_thread"]
 
 
 @settings
@@ -79,7 +79,7 @@ class Pool:
         self._stack = ExitStack()
 
     def __enter__(self) -> Pool:
-        self._stack.enter_context(_one_thread())
+        self._stack.enter_context(one_thread())
         count = self._engine.resolved_workers()
         if count > 1:
             self._workers = self._started(count)
@@ -114,7 +114,7 @@ def _workbench(
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """Small operations are up to 20 times slower with several threads each, and differ in the last bit."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)

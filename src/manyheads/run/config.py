@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +18,7 @@ from manyheads.data import Federation, Key, federate, parse_partition, source_of
 from manyheads.models import Model, build_model, model_named
 from manyheads.run.training import Training
 
-__all__ = ["Config", "assemble", "federation_of", "merged", "read_toml"]
+__all__ = ["Config", "assemble", "federation_of", "merged", "prepare", "read_toml"]
 
 Table = dict[str, Any]
 
@@ -54,12 +55,21 @@ class Config(Training):
 def assemble(config: Config) -> tuple[Algorithm, Model, Federation, Table]:
     """Build what a configuration names; the table tells how the data and the model were made, all defaults filled in."""
     algorithm = _named(algorithm_named, config.algorithm, "algorithm")
+    model, federation, table = prepare(config)
+    return algorithm, model(config.seed), federation, table
+
+
+def prepare(config: Config) -> tuple[Callable[[int], Model], Federation, Table]:
+    """All of it but the algorithm; the model is made of a seed."""
     source = source_of(config.data)
     spec = _named(model_named, {"name": source.model} | config.model, "model")
     federation, table = federation_of(config, source)
     shape, dtype = federation.sample_shape, str(federation.train.x.dtype)
-    model = build_model(spec, shape, federation.outputs, config.seed, dtype)
-    return algorithm, model, federation, table | {"model": _table(spec)}
+    return (
+        partial(build_model, spec, shape, federation.outputs, dtype=dtype),
+        federation,
+        table | {"model": _table(spec)},
+    )
 
 
 def federation_of(config: Config, source: Any) -> tuple[Federation, Table]:

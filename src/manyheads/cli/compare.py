@@ -1,0 +1,171 @@
+"""``manyheads compare``: several methods on one federation, and what follows for its sites."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import tomli_w
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from manyheads.cli.flags import Flag, flags_of
+from manyheads.cli.progress import SECONDS_BETWEEN_LINES
+from manyheads.cli.run import run_flags, with_finetune
+from manyheads.core.errors import UserError
+from manyheads.core.files import fresh_folder, write_text
+from manyheads.core.settings import build
+from manyheads.experiments.compare import Comparison, most_rounds, run_comparison
+from manyheads.experiments.methods import ALONE
+from manyheads.experiments.study import Progress as Follow
+from manyheads.run.config import Config, merged, prepare, read_toml
+
+__all__ = ["compare", "compare_flags"]
+
+BENEATH = {"engine": {"workers": "0"}, "finetune": {"scope": "all"}}
+"""what is assumed unless told otherwise: all cores, and fine-tuning of whole models"""
+_NOT_HERE = {"algorithm", "evaluate", "validation", "new_clients", "new_data"}
+
+
+def compare_flags(arguments: Sequence[str]) -> list[Flag]:
+    """Those flags of ``run`` that are not about one method, and those of the comparison."""
+    words = list(arguments)
+    if words[:1] == ["compare"] and len(words) > 1 and not words[1].startswith("-") and not words[1].endswith(".toml"):
+        words.insert(1, "--data")
+    own = flags_of(Comparison, "Comparison", prefix=("compare",))
+    own = [f._replace(option=f"--{f.path[-1]}") for f in own if f.path[-1] != "options"]
+    return own + [f for f in run_flags(words) if f.path[0] not in _NOT_HERE]
+
+
+def compare(
+    data: Annotated[
+        str | None, typer.Argument(help="a folder of sites, a named data set, or a TOML file", show_default=False)
+    ] = None,
+    *,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="folder of the comparison  \\[default: runs/DATE-compare-DATA]", show_default=False),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="go on with the comparison in --out")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")] = False,
+    flags: dict[str, Any],
+) -> None:
+    """Should we federate at all? Which method, which sites gain, how sure are we, what does it cost?
+
+    Trains every method on the same federation, with the same splits and initial models, several times. Step sizes and the
+    recommendation come from validation samples; test samples are looked at once, at the end. A report is written beside.
+
+    Examples:
+
+      manyheads compare my_sites/
+
+      manyheads compare digits --partition classes:5 --clients 30 --rounds 20 --seeds 3
+
+      manyheads compare --resume --out runs/my-comparison
+    """
+    errors = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
+    table = _described(data, with_finetune(flags), out, resume)
+    comparison = build(Comparison, table.get("compare", {}), where="compare")
+    rest = {k: v for k, v in table.items() if k != "compare"}
+    config = build(Config, rest | {"validation": comparison.validation}, where="config")
+    model, federation, made = prepare(config)
+    place = out or Path("runs") / f"{datetime.now():%Y-%m-%d-%H%M%S}-compare-{federation.name}"
+    if not resume:
+        fresh_folder(place)
+    write_text(place / "compare.toml", tomli_w.dumps(table))
+    total = most_rounds(comparison, config.rounds)
+    try:
+        with _progress(errors, total, f"{len(comparison.methods)} methods on {federation.name}") as follow:
+            facts = run_comparison(federation, model, config.training(), comparison, made, place, follow)
+    except KeyboardInterrupt:
+        errors.print(f"stopped; what is done is kept. Go on with: manyheads compare --resume --out {place}")
+        raise typer.Exit(130) from None
+    facts = {"out": str(place), **facts}
+    if as_json:
+        typer.echo(json.dumps(facts))
+    else:
+        _show(facts)
+
+
+def _described(data: str | None, flags: dict[str, Any], out: Path | None, resume: bool) -> dict[str, Any]:
+    """What to compare: from the folder that is resumed, a file, the flags."""
+    table: dict[str, Any] = BENEATH
+    if resume:
+        if out is None or not (out / "compare.toml").exists():
+            raise UserError("--resume needs --out with a comparison in it", where="resume", given=str(out or ""))
+        table = merged(table, read_toml(out / "compare.toml"))
+    if data and data.endswith(".toml"):
+        table = merged(table, read_toml(Path(data)))
+    elif data:
+        flags = merged(flags, {"data": {"name": data}})
+    return merged(table, flags)
+
+
+@contextmanager
+def _progress(console: Console, total: int, name: str) -> Iterator[Follow]:
+    """A bar of all rounds of all runs; elsewhere than on a terminal a line now and then."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TextColumn("{task.fields[last]}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task(name, total=total, last="")
+        started = spoke = time.monotonic()
+        first: int | None = None
+
+        def follow(done: int, doing: str) -> None:
+            nonlocal spoke, first
+            now, first = time.monotonic(), done if first is None else first
+            bar.update(task, completed=done)
+            if doing:
+                bar.update(task, last=doing)
+            if not console.is_terminal and doing and now - spoke >= SECONDS_BETWEEN_LINES:
+                spoke = now
+                speed = max(done - first, 1) / (now - started)
+                console.print(f"{done / total:4.0%}  {doing}  {max(total - done, 0) / speed:.0f} s left")
+
+        yield follow
+        bar.update(task, completed=total, last="")
+
+
+def _show(facts: dict[str, Any]) -> None:
+    score = facts["score"]
+    table = Table(box=None, pad_edge=False)
+    for title in ("method", score, "95 % interval", "worst tenth", "sites gain / lose / unclear", "MB", "step size"):
+        table.add_column(title, justify="left" if title == "method" else "right")
+
+    def shown(value: float) -> str:
+        return f"{100 * value:.1f}" if score == "accuracy" else f"{value:.3g}"
+
+    order = sorted(facts["methods"].items(), key=lambda item: item[1][score], reverse=score == "accuracy")
+    for name, method in order:
+        counts = method["gain"]["clients"] if name != ALONE else None
+        table.add_row(
+            f"[bold]{name}[/bold]" if name == facts["recommendation"]["method"] else name,
+            shown(method[score]),
+            " to ".join(map(shown, method["interval"])),
+            shown(method["worst_decile"]),
+            "{gains} / {loses} / {unclear}".format(**counts) if counts else "",
+            f"{method['bytes'] / 1e6:.1f}",
+            f"{method['rate']:g}",
+        )
+    console = Console(highlight=False)
+    console.print(table)
+    for name, why in facts["left_out"].items():
+        console.print(f"left out: {name} ({why})")
+    console.print(f"\n{score}: {facts['protocol']}; {len(facts['seeds'])} seeds, {facts['rounds']} rounds")
+    console.print(f"\n[bold]{facts['recommendation']['text']}[/bold]")
+    console.print(facts["check"])
+    console.print(f"\n{'results':8} {facts['out']}/compare.json", soft_wrap=True)

@@ -1,0 +1,93 @@
+"""What the numbers of a comparison say, in words: which method, if any, and who gains."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+from manyheads.metrics.paired import Estimate
+
+__all__ = ["LEVEL", "Evidence", "Verdict", "checked", "recommend", "verdict"]
+
+LEVEL = 0.95
+NAMED = 5
+"""sites up to which a sentence names them"""
+Verdict = Literal["gains", "loses", "unclear"]
+
+
+class Evidence(NamedTuple):
+    """What a method's models gained over training alone on validation samples, and what it sends."""
+
+    gain: Estimate
+    megabytes: float
+
+
+def verdict(estimate: Estimate) -> Verdict:
+    """Whether a gain is beyond doubt, at a level of 95 %."""
+    low, high = estimate.interval(LEVEL)
+    return "gains" if low > 0 else "loses" if high < 0 else "unclear"
+
+
+def recommend(found: Mapping[str, Evidence], score: str, samples: int, seeds: int) -> dict[str, Any]:
+    """A recommendation from validation samples alone, so that test samples can judge it.
+
+    The best of many looks better than it is: its interval is widened for the number of methods looked at (Bonferroni).
+    """
+    if not found:
+        return {"method": None, "best": None, "evidence": "none", "alternatives": [], "text": "Nothing to compare."}
+    level = 1 - (1 - LEVEL) / len(found)
+    unit = "points of accuracy" if score == "accuracy" else "of loss"
+    best = max(found, key=lambda name: found[name].gain.value)
+    low, high = found[best].gain.interval(level)
+    amount = f"{_shown(found[best].gain.value, score)} {unit}"
+    repeated = f"{seeds} seeds" if seeds > 1 else "one seed, so the luck of training is not in it"
+    rests = (
+        f"95 % interval {_shown(low, score)} to {_shown(high, score)}, widened for {len(found)} methods; "
+        f"{samples} validation samples, {repeated}"
+    )
+    if low > 0:
+        others = [n for n in found if n != best and found[n].gain.value >= low and found[n].gain.interval(level)[0] > 0]
+        others.sort(key=lambda name: -found[name].gain.value)
+        text = f"Federate, with {best}: on average a site gains {amount} over training alone ({rests})."
+        if others:
+            text += f" As good within the uncertainty: {', '.join(others)}."
+            cheapest = min([best, *others], key=lambda name: found[name].megabytes)
+            if found[cheapest].megabytes < 0.9 * found[best].megabytes:
+                share = found[cheapest].megabytes / found[best].megabytes
+                text += f" Of these, {cheapest} sends least: {share:.0%} of what {best} does."
+        return {"method": best, "best": best, "evidence": "enough", "alternatives": others, "text": text}
+    if high < 0:
+        text = (
+            f"Do not federate: training alone is better than every method. The best, {best}, loses {amount} ({rests})."
+        )
+        return {"method": None, "best": best, "evidence": "enough", "alternatives": [], "text": text}
+    text = (
+        f"Not enough evidence that federating helps or hurts: the best method, {best}, differs from training alone by {amount} "
+        f"({rests}). More samples, more seeds or more rounds may decide it; until then training alone sends nothing."
+    )
+    return {"method": None, "best": best, "evidence": "not enough", "alternatives": [], "text": text}
+
+
+def checked(name: str, method: Mapping[str, Any], score: str, recommended: bool) -> str:
+    """What the test samples, which took no part in any choice, say about a method: on average, and site by site."""
+    gain, rows = method["gain"], method["gains"]
+    low, high = gain["interval"] or (float("-inf"), float("inf"))
+    unit = "points of accuracy" if score == "accuracy" else "of loss"
+    text = (
+        f"On test samples, {name} differs from training alone by {_shown(gain['gain'], score)} {unit} "
+        f"(95 % interval {_shown(low, score)} to {_shown(high, score)})."
+    )
+    for kind, words in (("gains", "gain"), ("loses", "lose"), ("unclear", "cannot be told apart")):
+        names = [row["name"] for row in rows if row["verdict"] == kind]
+        listed = f" ({', '.join(names)})" if 0 < len(names) <= NAMED and kind != "unclear" else ""
+        text += f" {len(names)} of {len(rows)} sites {words}{listed}{'.' if kind == 'unclear' else ';'}"
+    if gain["clients"]["loses"] and gain["clients"]["gains"]:
+        text += " Sites that lose are better off with a model of their own."
+    if recommended and gain["verdict"] != "gains":
+        text += " So the test samples do not confirm the recommendation: take it with caution."
+    return text
+
+
+def _shown(value: float, score: str) -> str:
+    """A gain in percentage points, or in the loss."""
+    return f"{100 * value:+.1f}" if score == "accuracy" else f"{value:+.3g}"

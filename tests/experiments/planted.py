@@ -1,0 +1,41 @@
+"""Federations whose answer is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import nn
+
+from manyheads import Federation, Model
+from manyheads.data.federation import Samples
+
+DIM, RANK, CLASSES, FEW, PLENTY, TEST = 30, 3, 4, 40, 800, 300
+NAMES = (*(f"alike {i}" for i in range(10)), "unlike 0", "unlike 1", "plenty")
+
+
+def planted(seed: int) -> Federation:
+    """Ten sites share a representation, two have one of their own, one that shares it has plenty of data."""
+    rng = np.random.default_rng(seed)
+    bodies = [np.linalg.qr(rng.normal(size=(DIM, RANK)))[0] for _ in range(3)]
+    clients = []
+    for name in NAMES:
+        body = bodies[1 + int(name[-1])] if name.startswith("unlike") else bodies[0]
+        head = rng.normal(size=(RANK, CLASSES))
+        x = rng.normal(size=((PLENTY if name == "plenty" else FEW) + TEST, DIM)).astype(np.float32)
+        clients.append((x, (x @ body @ head).argmax(axis=1)))
+    train = Samples.of([(x[:-TEST], y[:-TEST]) for x, y in clients])
+    test = Samples.of([(x[-TEST:], y[-TEST:]) for x, y in clients])
+    return Federation("planted", train, test, "classification", CLASSES, client_names=NAMES)
+
+
+def noise(seed: int) -> Federation:
+    """Labels that nothing explains."""
+    rng = np.random.default_rng(seed)
+    clients = [(rng.normal(size=(60, 10)).astype(np.float32), rng.integers(0, 3, 60)) for _ in range(8)]
+    return Federation.from_clients(clients, name="noise", outputs=3)
+
+
+def model(seed: int, dim: int = DIM, rank: int = RANK, classes: int = CLASSES) -> Model:
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return Model(nn.Sequential(nn.Linear(dim, rank, bias=False), nn.Linear(rank, classes)), head="1")
