@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from manyheads.core.errors import UserError
+from manyheads.core.trees import Tree
 from manyheads.engines.workers import Workers
 
 
@@ -27,7 +28,7 @@ class Bench:
         time.sleep(seconds)
         return self.base + value
 
-    def double(self, values: torch.Tensor) -> torch.Tensor:
+    def double(self, values: Tree) -> Tree:
         return 2 * values
 
     def zeros(self, size: int) -> torch.Tensor:
@@ -52,12 +53,11 @@ def test_results_come_in_the_order_of_the_tasks(workers):
     assert list(workers.map("add", tasks)) == [10 + i for i in range(20)]
 
 
-def test_tensors_travel_whatever_their_strides_and_can_be_written_to(workers):
-    given = [torch.arange(6.0).reshape(2, 3).T, torch.ones(1).expand(4), torch.tensor(1.5, dtype=torch.bfloat16)]
-    for value, result in zip(given, workers.map("double", [(v,) for v in given]), strict=True):
-        assert torch.equal(result, 2 * value)
-        assert result.dtype == value.dtype
-        result += 1
+def test_trees_travel_whatever_their_strides_and_can_be_written_to(workers):
+    given = [torch.arange(6.0).reshape(2, 3).T, torch.ones(1).expand(4), torch.tensor(1.5)]
+    for value, result in zip(given, workers.map("double", [(Tree({"w": v}),) for v in given]), strict=True):
+        assert torch.equal(result["w"], 2 * value)
+        result["w"] += 1
 
 
 def test_an_error_in_a_worker_is_raised_here_with_its_traceback_and_the_worker_goes_on(workers):

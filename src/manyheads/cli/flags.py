@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import UnionType
-from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 import typer
 
@@ -59,7 +59,7 @@ def _metavar(kind: Any) -> str:
         return "|".join(map(str, get_args(kind)))
     if get_origin(kind) is tuple:
         return "A,B,..."
-    if get_origin(kind) is UnionType:  # int | None
+    if get_origin(kind) in (UnionType, Union):  # int | None
         kind = next(k for k in get_args(kind) if k is not type(None))
     kind = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     return {int: "INTEGER", float: "NUMBER", bool: "true|false"}.get(kind, "TEXT")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import pickle
 import signal
@@ -17,7 +16,6 @@ from queue import SimpleQueue
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from manyheads.core.errors import UserError
 
@@ -76,19 +74,8 @@ class Workers:
         self._threads.shutdown(cancel_futures=True)
 
 
-class _Packer(pickle.Pickler):
-    """Tensors as plain arrays: no shared memory, which is scarce in containers, and no second connection for each."""
-
-    def reducer_override(self, value: Any) -> Any:
-        if type(value) is Tensor and value.device.type == "cpu" and value.dtype is not torch.bfloat16:
-            return torch.from_numpy, (value.detach().numpy(),)
-        return NotImplemented
-
-
-def _packed(value: Any) -> memoryview:
-    buffer = io.BytesIO()
-    _Packer(buffer, protocol=5).dump(value)
-    return buffer.getbuffer()
+def _packed(value: Any) -> bytes:
+    return pickle.dumps(value, protocol=5)  # trees of tensors as plain arrays, see Tree.__getstate__
 
 
 # -- in the worker process ---------------------------------------------------------------------------------------------
