@@ -57,7 +57,7 @@ def test_trees_travel_whatever_their_strides_and_can_be_written_to(workers):
     given = [torch.arange(6.0).reshape(2, 3).T, torch.ones(1).expand(4), torch.tensor(1.5)]
     for value, result in zip(given, workers.map("double", [(Tree({"w": v}),) for v in given]), strict=True):
         assert torch.equal(result["w"], 2 * value)
-        result["w"] += 1
+        result["w"].add_(1)
 
 
 def test_an_error_in_a_worker_is_raised_here_with_its_traceback_and_the_worker_goes_on(workers):
