@@ -74,7 +74,8 @@ def theory(
             figure_of(runs[0]).save(str(temporary), format=figure.suffix[1:])
         errors.print(f"figure: {figure}")
     if as_json:
-        typer.echo(json.dumps(runs[0] if seeds == 1 else {"paper": name, "seeds": seeds, "runs": runs}))
+        plain = [run.get("series", {}) | run for run in runs]  # the main run's series by their own names too
+        typer.echo(json.dumps(plain[0] if seeds == 1 else {"paper": name, "seeds": seeds, "runs": plain}))
     else:
         _show(runs)
 
@@ -166,7 +167,7 @@ def _word(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(_word(v) for v in value)
     if isinstance(value, bool) or value is None:
-        return {True: "yes", False: "no", None: "undecided"}[value]
+        return {True: "yes", False: "no", None: "-"}[value]
     if isinstance(value, float):
         return f"{value:.9f}".rstrip("0").rstrip(".") if 0.99 < abs(value) < 1 else f"{value:.4g}"
     return str(value)

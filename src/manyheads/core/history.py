@@ -58,8 +58,8 @@ class History(Sequence[Record]):
                 yield {"round": record["round"], **record["evaluation"]}
 
     def column(self, name: str) -> list[tuple[int, Any]]:
-        """(round, value) of one entry of the records or of their evaluations, wherever it is there."""
-        flat = ({**r, **r.get("evaluation", {})} for r in self._records)
+        """(round, value) of one entry of the records, their monitors or their evaluations, wherever it is there."""
+        flat = ({**r, **r.get("monitors", {}), **r.get("evaluation", {})} for r in self._records)
         return [(r["round"], r[name]) for r in flat if r.get(name) is not None]
 
     @classmethod

@@ -98,6 +98,8 @@ class Federation:
     """names of the classes 0, 1, ..., if they have any"""
     columns: Columns | None = None
     """what the columns of the clients' tables became, if they have tables"""
+    truth: np.ndarray | None = None
+    """of a made-up problem: the representation that all clients share, [dim, rank]"""
 
     def __post_init__(self) -> None:
         splits = {"train": self.train, "test": self.test, "validation": self.validation}
@@ -283,6 +285,7 @@ class Federation:
             "augment": self.augment,
             "label_names": self.label_names,
             "columns": as_dict(self.columns) if self.columns else None,
+            "truth": self.truth.tolist() if self.truth is not None else None,
         }
         write_text(folder / "federation.json", json.dumps(facts))
         return folder
@@ -317,6 +320,7 @@ class Federation:
             facts["augment"],
             tuple(facts.get("label_names", ())),
             build(Columns, facts["columns"], where=str(folder)) if facts.get("columns") else None,
+            np.array(facts["truth"]) if facts.get("truth") else None,
         )
 
 

@@ -11,7 +11,7 @@ from pydantic import Field
 from manyheads.core.errors import UserError
 from manyheads.core.randomness import Purpose, generator
 from manyheads.core.settings import settings
-from manyheads.data.federation import Federation, Samples
+from manyheads.data.federation import Federation, Samples, Task
 
 __all__ = ["LinearTasks", "Truth"]
 
@@ -65,7 +65,8 @@ class LinearTasks:
     def federation(self, seed: int) -> Federation:
         truth = self.truth(seed)
         train, test = (self._samples(truth, n, seed, split) for split, n in ((1, self.samples), (2, self.test_samples)))
-        return Federation(self.name, train, test, "classification" if self.classes else "regression", self.classes or 1)
+        task: Task = "classification" if self.classes else "regression"
+        return Federation(self.name, train, test, task, self.classes or 1, truth=truth.body)
 
     def _samples(self, truth: Truth, each: int, seed: int, split: int) -> Samples:
         rng = generator(seed, Purpose.DATA, split)

@@ -33,11 +33,13 @@ from manyheads.experiments.study import Progress, Study, Trial, at_work
 from manyheads.models import Model, build_model, model_named
 from manyheads.run import Evaluate, Training
 from manyheads.run.directory import machine_facts
+from manyheads.run.monitors import Monitor
 from manyheads.run.simulate import check
 
 __all__ = ["Comparison", "compare", "most_rounds", "run_comparison"]
 
 RATES = (0.01, 0.03, 0.1, 0.3)
+MONITORS: tuple[Monitor, ...] = ("cka", "head_diversity", "drift")
 POINTS = 10
 """evaluations in a learning curve, at most"""
 
@@ -130,6 +132,7 @@ def run_comparison(
     training = replace(
         training,
         evaluate=Evaluate(split="validation", every=max(1, training.rounds // POINTS), also="always"),
+        monitor=training.monitor or MONITORS,
         engine=replace(training.engine, workers=1),
     )
     study = Study(federation, model, training, config, out)

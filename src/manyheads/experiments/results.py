@@ -43,6 +43,7 @@ def results(
             **_cost(study, methods[name], lr, seeds),
             **_reached(curves[name], target, score),
             "curve": curves[name],
+            "monitors": _monitors(study, methods[name], lr, seeds),
         }
         if name != ALONE:
             found[name] |= _gains(values["test"], name, study, score)
@@ -149,6 +150,19 @@ def _curve(study: Study, method: Method, lr: float, seeds: Sequence[int], score:
             points.append({"round": at[0]["round"], "bytes": bytes_, "score": float(np.mean(scores))})
             points[-1] |= {"low": min(scores), "high": max(scores)}
     return points
+
+
+def _monitors(study: Study, method: Method, lr: float, seeds: Sequence[int]) -> dict[str, list[dict[str, float]]]:
+    """Quantities of the representation and the heads over the rounds, means over seeds, of those that the method has."""
+    found: dict[str, list[dict[str, float]]] = {}
+    for name in study.training.monitor:
+        rounds: dict[int, list[float]] = {}
+        for seed in seeds:
+            for round, value in study.history(method, lr, seed).column(name):
+                rounds.setdefault(round, []).append(value)
+        if rounds:
+            found[name] = [{"round": r, "value": float(np.mean(values))} for r, values in rounds.items()]
+    return found
 
 
 def _reached(curve: list[dict[str, Any]], target: float, score: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from operator import attrgetter
 from typing import Any
 
@@ -22,6 +23,7 @@ from manyheads.engines.evaluation import Scores
 from manyheads.engines.pool import Pool, chunked
 from manyheads.models import Model
 from manyheads.run.directory import RunDirectory
+from manyheads.run.monitors import Monitors, Seen
 from manyheads.run.protocol import Evaluate
 from manyheads.run.training import Training
 
@@ -92,7 +94,7 @@ class Loop:
                 clients = [trained.clients[i] for i in keep]
                 self.store.write(clients, trained.client.map(lambda v: v[keep]))  # noqa: B023 (used at once)
                 good.append((clients, trained.weights[keep], trained.upload.map(lambda v: v[keep])))  # noqa: B023
-        self.server = self._merge(round, good, bad)
+        self.server, uploads = self._merge(round, good, bad)
         trained_on = [loss for loss in losses.values() if np.isfinite(loss)]
         record: dict[str, Any] = {
             "round": index,
@@ -104,6 +106,9 @@ class Loop:
             "bytes_up": expected.nbytes * len(cohort),
             "seconds": time.perf_counter() - started,
         }
+        if self.training.monitor:
+            kept = self.store.read(sorted(c for ids, _, _ in good for c in ids))
+            record["monitors"] = self._monitors(Seen(self.server, uploads.values, kept))
         protocol = self.training.evaluate
         due = protocol.due(index, self.training.rounds)
         if due:
@@ -111,6 +116,10 @@ class Loop:
         if index == self.training.rounds or (due and protocol.also == "always"):
             record["also"] = [self._evaluate(pool, round, other, cohort) for other in self._others()]
         return record
+
+    @cached_property
+    def _monitors(self) -> Monitors:
+        return Monitors(self.training.monitor, self.algorithm, self.model, self.federation, self.training.seed)
 
     def _others(self) -> Iterator[Evaluate]:
         """Other models and clients: the clients fine-tuned, the new clients before and after."""
@@ -139,7 +148,9 @@ class Loop:
     def _chunks(self, clients: Sequence[int], sizes: np.ndarray) -> list[list[int]]:
         return chunked(clients, sizes[clients], self.model.params.all.numel, self.training.engine.mode)
 
-    def _merge(self, round: Round, good: list[tuple[list[int], np.ndarray, State]], bad: dict[int, str]) -> State:
+    def _merge(
+        self, round: Round, good: list[tuple[list[int], np.ndarray, State]], bad: dict[int, str]
+    ) -> tuple[State, Uploads]:
         if not good:
             if self.done:
                 self._commit()
@@ -150,13 +161,14 @@ class Loop:
         leaves = [upload.flat for _, _, upload in good]
         values = good[0][2].unflat({k: torch.cat([part[k] for part in leaves])[order] for k in leaves[0]})
         weights = torch.from_numpy(np.concatenate([w for _, w, _ in good]))[order]
-        server = self.algorithm.merge(self.server, Uploads(clients[order.numpy()].tolist(), weights, values), round)
+        uploads = Uploads(clients[order.numpy()].tolist(), weights, values)
+        server = self.algorithm.merge(self.server, uploads, round)
         if not finite_clients(server.map(lambda v: v.unsqueeze(0)), 1).all():
             raise Diverged(
                 f"round {round.index}: the merged model is not finite: training diverged",
                 fix=self._likely_cause(bad),
             )
-        return server
+        return server, uploads
 
     def _why_all_bad(self, round: Round, bad: dict[int, str]) -> str:
         why = next(iter(bad.values()))

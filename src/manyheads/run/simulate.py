@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,6 +25,7 @@ from manyheads.engines.workbench import LOCAL, model_of
 from manyheads.models import Model, build_model, model_named
 from manyheads.run.directory import RunDirectory, read_config
 from manyheads.run.loop import Loop, sample_cohort
+from manyheads.run.monitors import Monitor, Monitors
 from manyheads.run.protocol import Evaluate
 from manyheads.run.result import Run
 from manyheads.run.training import Training
@@ -47,6 +48,7 @@ def simulate(
     weighting: Literal["auto", "samples", "equal"] = "auto",
     finetune: FineTune | None = None,
     evaluate: Evaluate | None = None,
+    monitor: Sequence[Monitor] = (),
     engine: Engine | None = None,
     out: str | Path | None = None,
     resume: bool = False,
@@ -73,6 +75,7 @@ def simulate(
         weighting=weighting,
         finetune=finetune or FineTune(),
         evaluate=evaluate or Evaluate(),
+        monitor=tuple(monitor),
         engine=engine or Engine(),
     )
     table = {"name": "custom"}
@@ -173,6 +176,7 @@ def check(algorithm: Algorithm, model: Model, federation: Federation, training: 
             f"this model cannot be stacked: it {why}", where="engine", given="stacked", allowed="auto, loop"
         )
     sample_cohort(training, len(federation), 1)
+    Monitors(training.monitor, algorithm, model, federation, training.seed)
     kept = {leaf.partition("/")[2] for leaf in algorithm.init_client(model.params).flat}
     if model.norm == "local" and not model.statistics <= kept:
         raise UserError(

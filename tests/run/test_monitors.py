@@ -1,0 +1,105 @@
+"""Quantities recorded along a run: against a plain computation, known answers, and nothing changed by watching."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from manyheads import SGD, Ditto, FedAvg, FedRep, FedRepLinear, Local, Model, Scaffold, simulate
+from manyheads.core.errors import UserError
+from manyheads.data import Classes, Digits, LinearTasks, federate
+from manyheads.metrics import linear_cka, principal_angle_distance
+
+LINEAR = LinearTasks(clients=30, dim=10, rank=2, samples=20, dtype="float64")
+ALL = ("cka", "head_diversity", "drift")
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return federate(Digits().pool(0), Classes(3), clients=6, seed=0)
+
+
+def series(run, name):
+    return [value for _, value in run.history.column(name)]
+
+
+def test_the_angle_to_the_true_representation_closes_under_fedrep():
+    federation = LINEAR.federation(0)
+    run = simulate(FedRepLinear(eta=0.4), "linear", federation, rounds=60, monitor=["principal_angle"])
+    angles = series(run, "principal_angle")
+    assert len(angles) == 60
+    assert angles[-1] < 1e-3 < angles[0]
+    (weight,) = run.server.body.values()
+    assert angles[-1] == pytest.approx(principal_angle_distance(weight.T.double(), LINEAR.truth(0).body))
+
+
+def test_watching_changes_nothing(digits):
+    plain, watched = (simulate(FedRep(), "mlp", digits, rounds=2, monitor=m) for m in ((), ALL))
+    assert plain.checksum == watched.checksum
+    assert "monitors" not in plain.history[0]
+
+
+@pytest.mark.parametrize("algorithm", [FedAvg(), FedRep(head_epochs=1), Scaffold(), Ditto()])
+def test_every_round_has_sound_values(algorithm, digits):
+    run = simulate(algorithm, "mlp", digits, rounds=3, monitor=ALL)
+    for record in run.history:
+        found = record["monitors"]
+        assert list(found) == list(ALL)
+        assert 0 < found["cka"] <= 1
+        assert found["drift"] > 0
+    widths = series(run, "head_diversity")
+    assert all(0 < v <= 1 for v in widths)
+
+
+def test_drift_and_diversity_by_hand(digits):
+    """One round of FedAvg: the clients' own models, by running each client alone."""
+    algorithm = FedAvg(sgd=SGD(lr=0.05))
+    run = simulate(algorithm, "mlp", digits, rounds=1, weighting="equal", monitor=ALL)
+    from manyheads import Evaluate
+
+    kept = simulate(algorithm, "mlp", digits, rounds=1, weighting="equal", evaluate=Evaluate(model="local"))
+    models = [kept.client_model(i, "local") for i in range(len(digits))]
+    flat = torch.stack([torch.cat([v.flatten() for v in m.values()]) for m in models]).double()
+    server = torch.cat([v.flatten() for v in run.server.model.values()]).double()
+    drift = (flat - flat.mean(0)).square().sum(1).mean().sqrt() / server.norm()
+    assert series(run, "drift") == pytest.approx([float(drift)], rel=1e-5)
+    (name,) = [k for k, v in run.model.params.head.items() if v.ndim == 2]
+    heads = torch.stack([m[name] for m in models]).double()
+    values = torch.linalg.svdvals((heads - heads.mean(0)).flatten(0, 1)).square().numpy()
+    assert series(run, "head_diversity") == pytest.approx([values.sum() ** 2 / heads.shape[2] / (values**2).sum()], rel=1e-5)
+
+
+def test_cka_is_that_of_the_features(digits):
+    """With all training samples as probes."""
+    few = federate(Digits().pool(0), Classes(3), clients=6, seed=0)
+    run = simulate(FedRep(), "mlp", few, rounds=1, monitor=["cka"])
+    x = torch.from_numpy(np.asarray(few.train.x)).float()
+    after = run.model.params.all | run.server.body
+    now, before = (run.model.features(params, x) for params in (after, run.model.params.all))
+    assert series(run, "cka")[0] == pytest.approx(linear_cka(now, before), abs=0.02)  # 256 of the samples
+
+
+def test_what_a_method_does_not_have_is_none(digits):
+    run = simulate(Local(), "mlp", digits, rounds=1, monitor=ALL)
+    assert run.history[0]["monitors"]["cka"] is None
+    assert run.history[0]["monitors"]["drift"] is None
+    assert run.history[0]["monitors"]["head_diversity"] > 0
+    headless = Model(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10)), head=())
+    found = simulate(FedAvg(), headless, digits, rounds=1, monitor=ALL).history[0]["monitors"]
+    assert found["head_diversity"] is None
+
+
+def test_the_true_representation_must_be_known(digits):
+    with pytest.raises(UserError, match="the true representation is not known.*linear-tasks"):
+        simulate(FedRep(), "mlp", digits, rounds=1, monitor=["principal_angle"])
+    with pytest.raises(UserError, match="bad value"):
+        simulate(FedRep(), "mlp", digits, rounds=1, monitor=["angle"])
+
+
+def test_recorded_after_a_resume_too(tmp_path, digits):
+    out = tmp_path / "run"
+    simulate(FedRep(), "mlp", digits, rounds=2, monitor=ALL, out=out)
+    resumed = simulate(FedRep(), "mlp", digits, rounds=4, monitor=ALL, out=out, resume=True)
+    whole = simulate(FedRep(), "mlp", digits, rounds=4, monitor=ALL)
+    assert [r["monitors"] for r in resumed.history] == [r["monitors"] for r in whole.history]
