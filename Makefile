@@ -15,7 +15,7 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 demo: setup
-	$(BIN)/python examples/demo.py
+	$(BIN)/manyheads compare digits --partition dirichlet:1 --clients 15 --rounds 20 --seeds 3
 
 test: setup
 	$(BIN)/python -m pytest

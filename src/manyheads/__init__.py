@@ -24,6 +24,7 @@ from manyheads.core.settings import settings
 from manyheads.core.trees import Params, State, Tree
 from manyheads.data import Federation
 from manyheads.engines.pool import Engine
+from manyheads.experiments import compare
 from manyheads.models import Model
 from manyheads.run import Evaluate, Run, load, personalize, simulate
 
@@ -62,6 +63,7 @@ __all__ = [
     "Update",
     "Uploads",
     "UserError",
+    "compare",
     "load",
     "personalize",
     "register",

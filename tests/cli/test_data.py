@@ -2,24 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
+from commands import call, facts_of
 from sklearn.datasets import load_diabetes, load_wine
-
-from manyheads.cli import main
-
-
-def call(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as stopped:
-        main([str(a) for a in arguments])
-    return int(stopped.value.code or 0)
-
-
-def facts_of(capsys, *arguments: object, code: int = 0) -> dict:
-    assert call(*arguments, "--json") == code
-    return json.loads(capsys.readouterr().out)
 
 
 def as_sites(folder, bunch, count: int):

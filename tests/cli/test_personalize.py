@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
+from commands import call, error_of, facts_of
 
 from manyheads.cli import main
 from manyheads.data import Classes, Digits, federate
@@ -16,30 +17,6 @@ from manyheads.data import Classes, Digits, federate
 NEW = federate(Digits().pool(seed=0), Classes(3), clients=10, seed=0).with_new_clients(1, seed=0).new
 X, Y = (np.concatenate(parts) for parts in zip(NEW.train.client(0), NEW.test.client(0), strict=True))
 ORDER = np.random.default_rng(0).permutation(len(Y))
-
-
-def call(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as stopped:
-        main([str(a) for a in arguments])
-    return int(stopped.value.code or 0)
-
-
-def facts_of(capsys, *arguments: object) -> dict:
-    """What a command that must succeed prints as JSON."""
-    capsys.readouterr()
-    assert call(*arguments, "--json") == 0, capsys.readouterr().err
-    return json.loads(capsys.readouterr().out)
-
-
-def error_of(capsys, *arguments: object) -> str:
-    """The one line of a command that must fail."""
-    capsys.readouterr()
-    assert call(*arguments) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    (line,) = err.splitlines()
-    assert line.startswith("error: ")
-    return line
 
 
 @pytest.fixture(scope="module")

@@ -13,27 +13,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
-
-from manyheads.cli import main
+from commands import call, error_of
 
 SMALL = ["run", "--data", "digits", "--partition", "classes:3", "--clients", "6", "--rounds", "2", "--workers", "1"]
-
-
-def call(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as stopped:
-        main([str(a) for a in arguments])
-    return int(stopped.value.code or 0)
-
-
-def error_of(capsys, *arguments: object) -> str:
-    """The error of a command that must fail with exit code 2, one line, and nothing on standard output."""
-    assert call(*arguments) == 2
-    out, err = capsys.readouterr()
-    lines = [line for line in err.splitlines() if line.strip()]
-    assert out == ""
-    assert len(lines) == 1, err
-    assert lines[0].startswith("error: ")
-    return lines[0]
 
 
 def test_json_is_one_object_with_the_facts(tmp_path, capsys):

@@ -5,21 +5,15 @@ from __future__ import annotations
 import json
 
 import pytest
+from commands import call
 
-from manyheads.cli import main
 from manyheads.theory import PAPERS
 
 SMALL = ["--dim", 20, "--rank", 2, "--clients", 10, "--rounds", 60]
 
 
-def call(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as stopped:
-        main(["theory", *(str(a) for a in arguments)])
-    return int(stopped.value.code or 0)
-
-
 def test_one_json_object_with_series_conditions_and_bound(capsys):
-    assert call("collins2022", "--tau", 3, "--seed", 4, *SMALL, "--json") == 0
+    assert call("theory", "collins2022", "--tau", 3, "--seed", 4, *SMALL, "--json") == 0
     out = capsys.readouterr().out
     facts = json.loads(out)
     assert out.count("\n") == 1
@@ -31,20 +25,20 @@ def test_one_json_object_with_series_conditions_and_bound(capsys):
 
 
 def test_several_seeds_are_the_single_runs(capsys):
-    assert call("collins2022", *SMALL, "--seed", 1, "--seeds", 2, "--json") == 0
+    assert call("theory", "collins2022", *SMALL, "--seed", 1, "--seeds", 2, "--json") == 0
     both = json.loads(capsys.readouterr().out)
     assert [run["settings"]["seed"] for run in both["runs"]] == [1, 2]
-    assert call("collins2022", *SMALL, "--seed", 2, "--json") == 0
+    assert call("theory", "collins2022", *SMALL, "--seed", 2, "--json") == 0
     assert json.loads(capsys.readouterr().out) == both["runs"][1]
 
 
 def test_words_for_people(capsys):
-    assert call("collins2022", *SMALL) == 0
+    assert call("theory", "collins2022", *SMALL) == 0
     out = capsys.readouterr().out
     assert "✓  local steps: tau" in out
     assert "✗  step size: alpha" in out
     assert "within_assumptions" in out
-    assert call("collins2021", "--only", "convergence", "--rounds", 20, "--seeds", 2) == 0
+    assert call("theory", "collins2021", "--only", "convergence", "--rounds", 20, "--seeds", 2) == 0
     captured = capsys.readouterr()
     assert "?  samples: m" in captured.out
     assert "seed 1 (2 of 2)" in captured.err
@@ -53,25 +47,25 @@ def test_words_for_people(capsys):
 @pytest.mark.parametrize("suffix", ["svg", "png"])
 def test_figure(tmp_path, capsys, suffix):
     path = tmp_path / "new" / f"a.{suffix}"
-    assert call("collins2022", *SMALL, "--figure", path, "--json") == 0
+    assert call("theory", "collins2022", *SMALL, "--figure", path, "--json") == 0
     json.loads(capsys.readouterr().out)
     assert path.read_bytes()[:4] == (b"<svg" if suffix == "svg" else b"\x89PNG")
 
 
 def test_help_lists_the_flags_of_the_paper(capsys):
-    assert call("collins2022", "--help") == 0
+    assert call("theory", "collins2022", "--help") == 0
     text = capsys.readouterr().out
     assert "--tau" in text
     assert "1 is D-GD" in text
     assert "--head-eta" not in text
-    assert call("collins2021", "--help") == 0
+    assert call("theory", "collins2021", "--help") == 0
     assert "--head-eta" in capsys.readouterr().out
 
 
 def test_papers_are_listed(capsys):
-    assert call() == 0
+    assert call("theory") == 0
     assert all(name in capsys.readouterr().out for name in ["collins2021"])
-    assert call("--json") == 0
+    assert call("theory", "--json") == 0
     assert json.loads(capsys.readouterr().out)["papers"].keys() == PAPERS.keys()
 
 
@@ -86,7 +80,7 @@ def test_papers_are_listed(capsys):
     ],
 )
 def test_mistakes_are_one_line(capsys, arguments, message):
-    assert call(*arguments) == 2
+    assert call("theory", *arguments) == 2
     err = capsys.readouterr().err
     assert message in err
     assert err.count("\n") == 1

@@ -143,3 +143,12 @@ def test_machine_facts_are_recorded(tmp_path):
     facts = json.loads((tmp_path / "run" / "machine.json").read_text())
     assert facts["cores"] == os.cpu_count()
     assert facts["packages"].keys() >= {"manyheads", "torch", "numpy"}
+
+
+def test_killed_while_the_first_file_was_being_written(tmp_path):
+    """Half a config.toml under its temporary name, and nothing else, is no run yet: a resume starts it."""
+    out = tmp_path / "run"
+    (out / "checkpoint").mkdir(parents=True)
+    (out / ".config.toml.123.tmp").write_text("schema =")
+    assert simulate(FedAvg(), small_net(), ragged(), rounds=1, out=out, resume=True).rounds == 1
+    assert not list(out.glob(".config.toml.*"))

@@ -21,7 +21,7 @@ from manyheads.cli.progress import SECONDS_BETWEEN_LINES
 from manyheads.cli.run import run_flags, with_finetune
 from manyheads.core.errors import UserError
 from manyheads.core.files import fresh_folder, write_text
-from manyheads.core.settings import build
+from manyheads.core.settings import as_dict, build
 from manyheads.experiments.compare import Comparison, most_rounds, run_comparison
 from manyheads.experiments.methods import ALONE
 from manyheads.experiments.study import Progress as Follow
@@ -75,12 +75,13 @@ def compare(
     comparison = build(Comparison, table.get("compare", {}), where="compare")
     rest = {k: v for k, v in table.items() if k != "compare"}
     config = build(Config, rest | {"validation": comparison.validation}, where="config")
+    total = most_rounds(comparison, config.rounds)
     model, federation, made = prepare(config)
     place = out or Path("runs") / f"{datetime.now():%Y-%m-%d-%H%M%S}-compare-{federation.name}"
     if not resume:
         fresh_folder(place)
-    write_text(place / "compare.toml", tomli_w.dumps(table))
-    total = most_rounds(comparison, config.rounds)
+    settled = {k: v for k, v in as_dict(config).items() if k not in _NOT_HERE} | {"compare": as_dict(comparison)}
+    write_text(place / "compare.toml", tomli_w.dumps(settled))
     try:
         with _progress(errors, total, f"{len(comparison.methods)} methods on {federation.name}") as follow:
             facts = run_comparison(federation, model, config.training(), comparison, made, place, follow)

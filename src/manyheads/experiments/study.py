@@ -14,7 +14,7 @@ import numpy as np
 from safetensors.numpy import load_file, save_file
 
 from manyheads.core.checkpoint import rounds_on_disk
-from manyheads.core.errors import Diverged
+from manyheads.core.errors import Diverged, UserError
 from manyheads.core.files import replacing, write_text
 from manyheads.core.history import History
 from manyheads.core.optim import FineTune
@@ -25,6 +25,7 @@ from manyheads.engines.workers import Workers
 from manyheads.experiments.methods import TUNED, Method
 from manyheads.models import Model
 from manyheads.run import Training, load, run_training
+from manyheads.run.simulate import described, same_run
 
 __all__ = ["Progress", "Study", "Trial", "at_work"]
 
@@ -57,18 +58,19 @@ class Study:
     def train(self, method: Method, lr: float, seed: int) -> None:
         """One run, or the rest of it, unless it is known to diverge."""
         path = self.path(method, lr, seed)
-        if self._finished(path) or self.diverged(method, lr, seed):
-            return
         tuned = replace(self.training.finetune, lr=lr) if method.algorithm.name in self.tuned else FineTune()
         training = replace(self.training, seed=seed, finetune=tuned)
         algorithm = method.at(lr, len(self.federation))
+        done = next(iter(rounds_on_disk(path / "checkpoint")), 0)
+        if done >= training.rounds or self.diverged(method, lr, seed):
+            same_run(path, described(algorithm, self.federation, training, self.config))
+            if done > training.rounds:
+                raise UserError(f"{path} has {done} rounds already", where="rounds", given=training.rounds)
+            return
         try:
             run_training(algorithm, self.model(seed), self.federation, training, self.config, path, resume=True)
         except Diverged as error:
             write_text(path / "diverged.txt", f"{error}\n")
-
-    def _finished(self, path: Path) -> bool:
-        return next(iter(rounds_on_disk(path / "checkpoint")), 0) == self.training.rounds
 
     def diverged(self, method: Method, lr: float, seed: int) -> bool:
         return (self.path(method, lr, seed) / "diverged.txt").exists()

@@ -30,7 +30,7 @@ from manyheads.run.protocol import Evaluate
 from manyheads.run.result import Run
 from manyheads.run.training import Training
 
-__all__ = ["load", "run_training", "simulate"]
+__all__ = ["check", "described", "load", "run_training", "same_run", "simulate"]
 
 Say = Callable[[str], None]
 OnRound = Callable[[dict[str, Any]], None]
@@ -102,22 +102,16 @@ def run_training(
 ) -> Run:
     """Run or resume with everything built. ``config`` tells how the data and the model were made."""
     check(algorithm, model, federation, training)
-    facts = {
-        "fingerprint": federation.fingerprint,
-        "clients": len(federation),
-        "sample_shape": list(federation.sample_shape),
-        "outputs": federation.outputs,
-        "task": federation.task,
-        "dtype": str(federation.train.x.dtype),
-    }
-    config = config | as_dict(training) | {"algorithm": {"name": algorithm.name, **as_dict(algorithm)}, "facts": facts}
+    config = described(algorithm, federation, training, config)
     temporary = TemporaryDirectory(prefix="manyheads-") if out is None else None
     path = Path(temporary.name if temporary else str(out))
     if resume and not (path / "config.toml").exists():  # killed before it had begun
         shutil.rmtree(path / "checkpoint", ignore_errors=True)
+        for half in path.glob(".config.toml.*"):
+            half.unlink()
         resume = False
     if resume:
-        _same_run(read_config(path), config)
+        same_run(path, config)
     directory = RunDirectory(path) if resume else RunDirectory.create(path, config)
     directory.lock()
     directory.write_encoding(federation.encoding)
@@ -213,14 +207,29 @@ def _personal_state(algorithm: Algorithm, model: Model, training: Training) -> S
     return algorithm.init_client(model.params) | kept
 
 
-def _same_run(was: dict[str, Any], now: dict[str, Any]) -> None:
+def described(
+    algorithm: Algorithm, federation: Federation, training: Training, config: dict[str, Any]
+) -> dict[str, Any]:
+    """All of a run, as its folder keeps it; ``config`` tells how the data and the model were made."""
+    facts = {
+        "fingerprint": federation.fingerprint,
+        "clients": len(federation),
+        "sample_shape": list(federation.sample_shape),
+        "outputs": federation.outputs,
+        "task": federation.task,
+        "dtype": str(federation.train.x.dtype),
+    }
+    return config | as_dict(training) | {"algorithm": {"name": algorithm.name, **as_dict(algorithm)}, "facts": facts}
+
+
+def same_run(path: Path, now: dict[str, Any]) -> None:
     """A resumed run may have more rounds, other workers and other checkpoints; all else must be as it was."""
 
     def fixed(config: dict[str, Any]) -> dict[str, Any]:
         engine = {"mode": config["engine"]["mode"]}
         return {k: v for k, v in config.items() if k not in ("rounds", "checkpoint_seconds")} | {"engine": engine}
 
-    old, new = fixed(was), fixed(now)
+    old, new = fixed(read_config(path)), fixed(now)
     for name in old.keys() | new.keys():
         if old.get(name) != new.get(name):
             raise UserError(

@@ -1,0 +1,110 @@
+"""``manyheads compare``, as its user meets it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from commands import call, error_of, facts_of
+
+SMALL = ["compare", "--data", "digits", "--partition", "classes:3", "--clients", 6, "--rounds", 2, "--seeds", 2]
+SMALL += ["--methods", "fedavg,fedavg+ft,fedrep", "--rates", "0.05,0.2"]
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    """A comparison that several tests look at."""
+    out = tmp_path_factory.mktemp("compare") / "out"
+    assert call(*SMALL, "--out", out, "--json") == 0
+    return out
+
+
+def test_one_json_object_with_all_that_was_asked_for(tmp_path, capsys):
+    facts = facts_of(capsys, *SMALL, "--out", tmp_path / "out")
+    assert list(facts["methods"]) == ["local", "fedavg", "fedavg+ft", "fedrep"]
+    for name, method in facts["methods"].items():
+        low, high = method["interval"]
+        assert low <= method["accuracy"] <= high
+        assert method["worst_decile"] <= method["accuracy"]
+        assert len(method["per_seed"]) == 2
+        assert (method["bytes"] == 0) == (name == "local")
+        if name != "local":
+            assert [row["client"] for row in method["gains"]] == list(range(6))
+            assert all(row["interval"][0] <= row["gain"] <= row["interval"][1] for row in method["gains"])
+            assert sum(method["gain"]["clients"].values()) == 6
+    assert facts["recommendation"]["text"]
+    assert facts["out"] == str(tmp_path / "out")
+    assert {k: facts[k] for k in ("methods", "recommendation", "check")} == {
+        k: json.loads((tmp_path / "out" / "compare.json").read_text())[k]
+        for k in ("methods", "recommendation", "check")
+    }
+
+
+def test_a_table_a_recommendation_and_where_the_results_are(done, capsys):
+    assert call("compare", "--resume", "--out", done) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    facts = json.loads((done / "compare.json").read_text())
+    for name, method in facts["methods"].items():
+        assert f"{name} {100 * method['accuracy']:.1f}" in out
+    assert facts["recommendation"]["text"] in out
+    assert facts["check"] in out
+    assert "compare.json" in out
+
+
+def test_resumed_with_one_more_method_trains_only_that(done, capsys):
+    before = {p: p.stat().st_mtime_ns for p in done.glob("runs/*/history.jsonl")}
+    facts = facts_of(capsys, "compare", "--resume", "--out", done, "--methods", "fedavg,fedavg+ft,fedrep,fedper")
+    assert "fedper" in facts["methods"]
+    assert {p: p.stat().st_mtime_ns for p in before} == before
+
+
+def test_the_users_own_sites(tmp_path, capsys):
+    """A folder of tables as the first word, and a file with settings of a method."""
+    folder = tmp_path / "sites"
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    for name in ("north", "south", "east"):
+        x = rng.normal(size=(50, 3))
+        rows = [f"{a:.3f},{b:.3f},{c:.3f},{'yes' if a + b > 0 else 'no'}" for a, b, c in x]
+        (folder / f"{name}.csv").write_text("\n".join(["a,b,c,label", *rows]))
+    rest = ["--rounds", 2, "--seeds", 1, "--rates", 0.1, "--methods", "fedavg"]
+    facts = facts_of(capsys, "compare", folder, *rest, "--out", tmp_path / "a")
+    assert [row["name"] for row in facts["methods"]["fedavg"]["gains"]] == ["east", "north", "south"]
+    assert "one seed" in facts["recommendation"]["text"]
+    described = tmp_path / "study.toml"
+    described.write_text(
+        f'rounds = 2\n[data]\nname = "sites"\npath = "{folder}"\n[compare]\nmethods = ["fedrep"]\nseeds = 1\nrates = [0.1]\n'
+        "[compare.options.fedrep]\nhead_epochs = 3\n"
+    )
+    facts = facts_of(capsys, "compare", described, "--out", tmp_path / "b")
+    assert facts["methods"]["fedrep"]["algorithm"]["head_epochs"] == 3
+
+
+def test_mistakes_are_one_line(tmp_path, capsys, done):
+    assert "did you mean 'fedrep'" in error_of(capsys, *SMALL, "--methods", "fedrepp", "--out", tmp_path / "a")
+    assert "exists already" in error_of(capsys, *SMALL, "--out", done)
+    assert "--resume needs --out" in error_of(capsys, "compare", "--resume")
+    assert "compare.rates" in error_of(capsys, *SMALL, "--rates", "0.1,-1", "--out", tmp_path / "a")
+    assert "is not what this run was started with" in error_of(
+        capsys, "compare", "--resume", "--out", done, "--clients", 7, "--workers", 1
+    )
+    assert not (tmp_path / "a").exists()
+
+
+def test_ctrl_c_says_how_to_go_on(tmp_path):
+    out = tmp_path / "out"
+    words = [*map(str, SMALL), "--rounds", "2000", "--workers", "2", "--out", str(out)]
+    command = [sys.executable, "-m", "manyheads", *words]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        while process.poll() is None and not list(out.glob("runs/*/history.jsonl")):
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert f"manyheads compare --resume --out {out}" in err
