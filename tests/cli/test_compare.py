@@ -40,6 +40,7 @@ def test_one_json_object_with_all_that_was_asked_for(tmp_path, capsys):
             assert sum(method["gain"]["clients"].values()) == 6
     assert facts["recommendation"]["text"]
     assert facts["out"] == str(tmp_path / "out")
+    assert facts["report"] == str(tmp_path / "out" / "report.html")
     assert {k: facts[k] for k in ("methods", "recommendation", "check")} == {
         k: json.loads((tmp_path / "out" / "compare.json").read_text())[k]
         for k in ("methods", "recommendation", "check")
@@ -54,7 +55,8 @@ def test_a_table_a_recommendation_and_where_the_results_are(done, capsys):
         assert f"{name} {100 * method['accuracy']:.1f}" in out
     assert facts["recommendation"]["text"] in out
     assert facts["check"] in out
-    assert "compare.json" in out
+    assert f"report {done / 'report.html'}" in out
+    assert (done / "report.html").read_text().startswith("<!doctype html>")
 
 
 def test_resumed_with_one_more_method_trains_only_that(done, capsys):

@@ -67,7 +67,9 @@ def test_drift_and_diversity_by_hand(digits):
     (name,) = [k for k, v in run.model.params.head.items() if v.ndim == 2]
     heads = torch.stack([m[name] for m in models]).double()
     values = torch.linalg.svdvals((heads - heads.mean(0)).flatten(0, 1)).square().numpy()
-    assert series(run, "head_diversity") == pytest.approx([values.sum() ** 2 / heads.shape[2] / (values**2).sum()], rel=1e-5)
+    assert series(run, "head_diversity") == pytest.approx(
+        [values.sum() ** 2 / heads.shape[2] / (values**2).sum()], rel=1e-5
+    )
 
 
 def test_cka_is_that_of_the_features(digits):
@@ -88,6 +90,15 @@ def test_what_a_method_does_not_have_is_none(digits):
     headless = Model(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10)), head=())
     found = simulate(FedAvg(), headless, digits, rounds=1, monitor=ALL).history[0]["monitors"]
     assert found["head_diversity"] is None
+
+
+def test_what_cannot_be_computed_ends_no_run(digits):
+    """A body of zeros: its features do not vary."""
+    net = torch.nn.Sequential(torch.nn.Linear(64, 8), torch.nn.ReLU(), torch.nn.Linear(8, 10))
+    for p in net[0].parameters():
+        torch.nn.init.constant_(p, -1.0)
+    run = simulate(FedAvg(sgd=SGD(lr=1e-6)), Model(net), digits, rounds=1, monitor=["cka"])
+    assert run.history[0]["monitors"] == {"cka": None}
 
 
 def test_the_true_representation_must_be_known(digits):

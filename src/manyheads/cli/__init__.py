@@ -10,9 +10,15 @@ import typer
 
 from manyheads import __version__
 from manyheads.cli.algorithms import algorithms
+from manyheads.cli.compare import compare, compare_flags
 from manyheads.cli.data import data_app
 from manyheads.cli.flags import with_flags
+from manyheads.cli.live import live
+from manyheads.cli.personalize import personalize
+from manyheads.cli.predict import predict
+from manyheads.cli.report import report
 from manyheads.cli.run import run, run_flags
+from manyheads.cli.theory import theory, theory_flags
 from manyheads.core.errors import UserError
 
 __all__ = ["app_for", "main"]
@@ -40,8 +46,14 @@ def app_for(arguments: Sequence[str]) -> typer.Typer:
             typer.echo(__version__)
             raise typer.Exit
 
+    app.command()(with_flags(compare, compare_flags(arguments)))
     app.command()(with_flags(run, run_flags(arguments)))
+    app.command()(report)
+    app.command()(live)
+    app.command()(personalize)
+    app.command()(predict)
     app.command()(algorithms)
+    app.command()(with_flags(theory, theory_flags(arguments)))
     app.add_typer(data_app(arguments), name="data")
     return app
 

@@ -88,7 +88,9 @@ def compare(
     except KeyboardInterrupt:
         errors.print(f"stopped; what is done is kept. Go on with: manyheads compare --resume --out {place}")
         raise typer.Exit(130) from None
-    facts = {"out": str(place), **facts}
+    from manyheads.report import write_report  # slow to import: drawing
+
+    facts = {"out": str(place), "report": str(write_report(place)), **facts}
     if as_json:
         typer.echo(json.dumps(facts))
     else:
@@ -169,4 +171,4 @@ def _show(facts: dict[str, Any]) -> None:
     console.print(f"\n{score}: {facts['protocol']}; {len(facts['seeds'])} seeds, {facts['rounds']} rounds")
     console.print(f"\n[bold]{facts['recommendation']['text']}[/bold]")
     console.print(facts["check"])
-    console.print(f"\n{'results':8} {facts['out']}/compare.json", soft_wrap=True)
+    console.print(f"\nresults  {facts['out']}/compare.json\nreport   {facts['report']}", soft_wrap=True)

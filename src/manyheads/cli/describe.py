@@ -119,11 +119,8 @@ def _draw(facts: dict[str, Any], path: Path) -> None:
         raise UserError("unknown kind of picture", where="picture", given=str(path), allowed=".svg, .png")
     if "labels" not in facts:
         raise UserError("a regression has no labels to draw", where="picture", fix="leave it out")
-    try:
-        import altair as alt
-        import vl_convert  # noqa: F401
-    except ImportError:
-        raise UserError("pictures need altair", fix="pip install altair vl-convert-python") from None
+    import altair as alt  # slow to import
+
     bars = [
         {"client": name, "label": str(label), "samples": count}
         for name, counts in zip(facts["names"], facts["labels"], strict=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import nullcontext
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from manyheads.cli.flags import Flag, flags_of, given_name
+from manyheads.cli.live import watched
 from manyheads.cli.progress import progress
 from manyheads.core.checkpoint import rounds_on_disk
 from manyheads.core.contract import REGISTRY
@@ -70,6 +72,8 @@ def run(
         Path | None, typer.Option(help="folder of the run  \\[default: runs/DATE-ALGORITHM-DATA]", show_default=False)
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="go on with the run in --out")] = False,
+    live: Annotated[bool, typer.Option("--live", help="serve a page with the curves as they grow")] = False,
+    live_port: Annotated[int, typer.Option(help="of 127.0.0.1, for --live; 0: a free one", min=0, max=65535)] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")] = False,
     flags: dict[str, Any],
 ) -> None:
@@ -92,8 +96,12 @@ def run(
     settings = build(Config, merged(table, flags), where="config")
     algorithm, model, federation, made = assemble(settings)
     place = out or Path("runs") / f"{datetime.now():%Y-%m-%d-%H%M%S}-{algorithm.name}-{federation.name}"
+    shown = {"algorithm": {"name": algorithm.name}, "rounds": settings.rounds, "seed": settings.seed, **made}
     try:
-        with progress(errors, settings.rounds, f"{algorithm.name} on {federation.name}") as follow:
+        with (
+            watched(place, shown, live_port, errors) if live else nullcontext(),
+            progress(errors, settings.rounds, f"{algorithm.name} on {federation.name}") as follow,
+        ):
             result = run_training(
                 algorithm, model, federation, settings.training(), made, place, resume, follow, errors.print
             )

@@ -156,7 +156,7 @@ def run_comparison(
         do("judge", [t for t in finals if t[0].name in chosen])
     found = results(study, methods, chosen, seeds, comparison.target)
     for name, method in found["methods"].items():
-        method["rates"] = [{"rate": lr, "validation": s[0] if s else None} for lr, s in tried[name].items()]
+        method["rates"] = [{"rate": lr, "validation": abs(s[0]) if s else None} for lr, s in tried[name].items()]
     diverged = {name: "diverged with every step size, or with a later seed" for name in methods if name not in chosen}
     facts = {
         "schema": 1,

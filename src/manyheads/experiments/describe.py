@@ -24,6 +24,7 @@ def federation_facts(federation: Federation, seed: int) -> dict[str, Any]:
         "data": federation.name,
         "task": federation.task,
         "outputs": federation.outputs,
+        "label_names": list(federation.label_names),
         "sample_shape": list(federation.sample_shape),
         "clients": len(federation),
         "samples": {"train": len(federation.train.y), "test": len(federation.test.y)},

@@ -55,7 +55,13 @@ class Monitors:
             )
 
     def __call__(self, seen: Seen) -> dict[str, float | None]:
-        return {name: getattr(self, f"_{name}")(seen) for name in self._names}
+        return {name: self._value(name, seen) for name in self._names}
+
+    def _value(self, name: Monitor, seen: Seen) -> float | None:
+        try:
+            return getattr(self, f"_{name}")(seen)
+        except UserError:  # undefined here: features that do not vary, a representation of lower rank
+            return None
 
     def _principal_angle(self, seen: Seen) -> float | None:
         """Distance of the shared representation from the true one: the sine of the largest angle, Definition 1."""

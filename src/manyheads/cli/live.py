@@ -1,0 +1,59 @@
+"""``manyheads live``, and ``run --live``: watch a run as it goes."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+__all__ = ["live", "watched"]
+
+
+def live(
+    folder: Annotated[
+        Path, typer.Argument(help="a run directory, of a run that goes on or has ended", show_default=False)
+    ],
+    *,
+    port: Annotated[int, typer.Option(help="of 127.0.0.1; 0: a free one", min=0, max=65535)] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")] = False,
+) -> None:
+    """Serve a page with the curves of a run as they grow, on this machine alone, until Ctrl-C.
+
+    It reads the run's files only: the run may be another process's.
+
+    Examples:
+
+      manyheads live runs/my-run
+
+      manyheads live runs/my-run --port 8000
+    """
+    from manyheads.report.live import Live  # slow to import: drawing
+    from manyheads.report.runs import read_run
+
+    errors = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
+    with Live(folder, read_run(folder).config, port) as server:
+        errors.print(f"watch {folder} at {server.address} (Ctrl-C ends this)")
+        if as_json:
+            typer.echo(json.dumps({"address": server.address}))
+        try:
+            while True:
+                time.sleep(3600)
+        except KeyboardInterrupt:
+            errors.print("ended")
+
+
+@contextmanager
+def watched(folder: Path, config: Mapping[str, Any], port: int, errors: Console) -> Iterator[None]:
+    """A run that can be watched while the block lasts."""
+    from manyheads.report.live import Live
+
+    with Live(folder, config, port) as server:
+        errors.print(f"watch it at {server.address}")
+        yield
+    errors.print(f"the page at {server.address} can stay open; a report: manyheads report {folder}")

@@ -1,0 +1,62 @@
+"""``manyheads report``: a page, and figures, of what is in a folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from manyheads.core.errors import UserError
+
+__all__ = ["report"]
+
+
+def report(
+    folders: Annotated[
+        list[Path], typer.Argument(help="a comparison's folder, or run directories", show_default=False)
+    ],
+    *,
+    out: Annotated[
+        Path | None, typer.Option(help="the page  \\[default: report.html in the folder]", show_default=False)
+    ] = None,
+    figures: Annotated[
+        Path | None, typer.Option(help="also write every chart into this folder", show_default=False)
+    ] = None,
+    formats: Annotated[str, typer.Option("--format", help="of the figures", metavar="svg,png")] = "svg,png",
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")] = False,
+) -> None:
+    """Make report.html: one page that works offline, on a phone and on paper.
+
+    Of a comparison: who should federate, with which method, which sites gain, all charts and numbers. Of run directories:
+    their learning curves side by side.
+
+    Examples:
+
+      manyheads report runs/my-comparison
+
+      manyheads report runs/my-comparison --figures figures/ --format svg
+
+      manyheads report runs/fedavg runs/fedrep --out both.html
+    """
+    from manyheads.report.figures import write_figures  # slow to import: drawing
+    from manyheads.report.page import write_report
+    from manyheads.report.runs import write_run_report
+
+    for folder in folders:
+        if not folder.is_dir():
+            raise UserError("no such folder", given=str(folder))
+    compared = [folder for folder in folders if (folder / "compare.json").exists()]
+    if compared and len(folders) > 1:
+        raise UserError("a report is of one comparison, or of runs", given=", ".join(map(str, folders)))
+    drawn = write_figures(folders, figures, [f.strip() for f in formats.split(",")]) if figures else []
+    made = write_report(folders[0], out) if compared else write_run_report(folders, out)
+    if as_json:
+        typer.echo(json.dumps({"report": str(made), "figures": [str(path) for path in drawn]}))
+        return
+    console = Console(highlight=False, soft_wrap=True, markup=False)
+    console.print(f"report   {made}")
+    if figures:
+        console.print(f"figures  {len(drawn)} files in {figures}")

@@ -1,0 +1,87 @@
+"""What the sites hold: labels, or targets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import altair as alt
+
+from manyheads.report.drawing import SITES_NAMED, Chart, chart_of, some
+
+__all__ = ["CLASSES_DRAWN", "ROWS_DRAWN", "distribution"]
+
+Facts = Mapping[str, Any]
+ROWS_DRAWN, CLASSES_DRAWN = 200, 40
+"""sites and labels in the chart, at most"""
+
+
+def distribution(data: Facts) -> Chart:
+    """What the sites hold: the share of each label, or mean and deviation of the targets."""
+    drawn = some(data["clients"], ROWS_DRAWN)
+    named = len(drawn) <= SITES_NAMED
+    step = 18 if named else max(3, 600 // len(drawn))
+    axis = (
+        alt.Axis(labelExpr="names[datum.value]", ticks=False, grid=False)
+        if named
+        else alt.Axis(labels=False, ticks=False)
+    )
+    place = alt.Y("row:O", title=None if named else "sites", axis=axis, scale=alt.Scale(domain=list(range(len(drawn)))))
+    names = alt.param(name="names", value=[data["names"][i] for i in drawn])
+    chart = _shares(data, drawn, place) if "labels" in data else _targets(data, drawn, place)
+    return chart.add_params(names).properties(height=step * len(drawn))
+
+
+def _shares(data: Facts, drawn: Sequence[int], place: alt.Y) -> Chart:
+    classes = len(data["labels"][0])
+    called = data.get("label_names") or [str(i) for i in range(classes)]
+    total = [sum(column) for column in zip(*data["labels"], strict=True)]
+    kept = sorted(sorted(range(classes), key=lambda i: -total[i])[:CLASSES_DRAWN])
+    rows = []
+    for row, client in enumerate(drawn):
+        counts = data["labels"][client]
+        whole = sum(counts) or 1
+        cells = [(called[i], counts[i]) for i in kept]
+        if classes > CLASSES_DRAWN:
+            cells.append(("other", whole - sum(counts[i] for i in kept)))
+        rows += [{"row": row, "label": label, "samples": n, "share": round(n / whole, 4)} for label, n in cells if n]
+    columns = [called[i] for i in kept] + (["other"] if classes > CLASSES_DRAWN else [])
+    tooltip = [
+        alt.Tooltip("site:N", title="Site"),
+        alt.Tooltip("label:N", title="Label"),
+        alt.Tooltip("samples:Q", title="Training samples"),
+        alt.Tooltip("share:Q", title="Share", format=".1%"),
+    ]
+    legend = alt.Legend(orient="top", title="share of the site's samples", format=".0%", values=[0.25, 0.5, 0.75, 1])
+    return (
+        chart_of(rows)
+        .transform_calculate(site="names[datum.row]")
+        .mark_rect()
+        .encode(
+            y=place,
+            x=alt.X(
+                "label:N", title="label", scale=alt.Scale(domain=columns), axis=alt.Axis(labelAngle=0, labelLimit=60)
+            ),
+            opacity=alt.Opacity("share:Q", scale=alt.Scale(domain=[0, 1], range=[0.05, 1]), legend=legend),
+            tooltip=tooltip,
+        )
+    )
+
+
+def _targets(data: Facts, drawn: Sequence[int], place: alt.Y) -> Chart:
+    rows = []
+    for row, client in enumerate(drawn):
+        mean, std = (data["targets"][client][k] for k in ("mean", "std"))
+        ends = {"mean": mean, "std": std, "low": mean - std, "high": mean + std}
+        rows.append({"row": row, "site": data["names"][client], **{k: float(f"{v:.4g}") for k, v in ends.items()}})
+    tooltip = [
+        alt.Tooltip("site:N", title="Site"),
+        alt.Tooltip("mean:Q", title="Mean"),
+        alt.Tooltip("std:Q", title="Deviation"),
+    ]
+    base = chart_of(rows).encode(y=place, tooltip=tooltip)
+    axis = alt.X("low:Q", title="target: mean and standard deviation", scale=alt.Scale(zero=False))
+    return alt.layer(
+        base.mark_rule(strokeWidth=1.5, opacity=0.5).encode(x=axis, x2="high"),
+        base.mark_point(filled=True, size=60, opacity=1).encode(x="mean:Q"),
+    )

@@ -1,0 +1,157 @@
+"""What all charts share: ink, methods' colours, sites along an axis, and the way to a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import altair as alt
+import vl_convert
+
+from manyheads.core.files import replacing
+from manyheads.report.names import Look, display, looks
+from manyheads.report.words import Scale
+
+__all__ = [
+    "FORMATS",
+    "LEGEND",
+    "SITES_NAMED",
+    "Chart",
+    "chart_name",
+    "chart_of",
+    "coloured",
+    "for_page",
+    "lines",
+    "save",
+    "some",
+    "stroked",
+]
+
+Chart = alt.Chart | alt.LayerChart | alt.FacetChart
+FORMATS = ("svg", "png")
+SITES_NAMED = 40
+"""sites up to which an axis names them"""
+FONT = "system-ui, -apple-system, 'Segoe UI', 'Helvetica Neue', Arial, sans-serif"
+PAPER_INK, PAPER_WIDTH = "#22262b", 640
+LEGEND = alt.Legend(orient="bottom", columns=4, symbolType="stroke", symbolSize=300)
+"""of methods, where the page has buttons"""
+
+
+def chart_name(kind: str, key: str) -> str:
+    """
+    >>> chart_name("monitor", "head_diversity")
+    'monitor-head-diversity'
+    """
+    return f"{kind}-{key.replace('_', '-')}"
+
+
+def chart_of(rows: Sequence[Mapping[str, Any]]) -> alt.Chart:
+    return alt.Chart(alt.Data(values=list(rows)))  # type: ignore[no-untyped-call]
+
+
+def coloured(names: Sequence[str], legend: alt.Legend | None = None) -> Any:
+    """The field ``method`` (names as people write them) by the methods' colours."""
+    return alt.Color("method:N", title=None, legend=legend, scale=_by_method(names, [x.colour for x in _looks(names)]))
+
+
+def stroked(names: Sequence[str], legend: alt.Legend | None = None) -> alt.StrokeDash:
+    strokes = [list(x.stroke) or [1, 0] for x in _looks(names)]
+    return alt.StrokeDash("method:N", title=None, legend=legend, scale=_by_method(names, strokes))
+
+
+def lines(
+    rows: Sequence[Mapping[str, Any]],
+    names: Sequence[str],
+    x: Literal["round", "mb"],
+    title: str,
+    scale: Scale,
+    y: str = "score",
+    *,
+    legend: alt.Legend | None = None,
+    band: bool = False,
+) -> alt.LayerChart:
+    """Curves over rounds or megabytes from rows of ``method``, ``round``, ``mb`` and ``y``; ``band``: ``low`` to ``high`` too.
+
+    The parameter ``shown`` lists the methods that are drawn.
+    """
+    what = {"round": "round", "mb": "MB sent by and to all sites"}[x]
+    data = alt.InlineData(values=list(rows), name="rows")
+    base = (
+        alt.Chart(data)
+        .transform_filter("indexof(shown, datum.method) >= 0")
+        .encode(
+            x=alt.X(f"{x}:Q", title=what, axis=alt.Axis(tickMinStep=1 if x == "round" else alt.Undefined)),
+            color=coloured(names, legend),
+        )
+    )
+    tooltip = [
+        alt.Tooltip("method:N", title="Method"),
+        alt.Tooltip("round:Q", title="Round"),
+        *([alt.Tooltip("mb:Q", title="MB sent")] if rows and "mb" in rows[0] else []),
+        alt.Tooltip(f"{y}:Q", title=title.capitalize(), format=scale.format),
+    ]
+    place = alt.Y(f"{y}:Q", title=title, scale=alt.Scale(zero=False))
+    layers: list[Any] = [
+        base.mark_line(strokeWidth=2).encode(y=place, strokeDash=stroked(names, legend)),
+        base.mark_point(filled=True, size=22, opacity=1).encode(y=f"{y}:Q", tooltip=tooltip),
+    ]
+    if band:
+        layers.insert(0, base.mark_area(opacity=0.12).encode(y=alt.Y("low:Q"), y2="high"))
+    shown = alt.param(name="shown", value=[display(n) for n in names])
+    return alt.LayerChart(layer=layers).add_params(shown).properties(height=280)
+
+
+def _looks(names: Sequence[str]) -> list[Look]:
+    return list(looks(names).values())
+
+
+def _by_method(names: Sequence[str], values: list[Any]) -> alt.Scale:
+    return alt.Scale(domain=[display(n) for n in names], range=values)
+
+
+def some(count: int, most: int) -> list[int]:
+    """All of 0, 1, ..., or ``most`` of them, evenly spaced.
+
+    >>> some(3, 5), some(10, 5)
+    ([0, 1, 2], [0, 2, 4, 6, 8])
+    """
+    return list(range(count)) if count <= most else [i * count // most for i in range(most)]
+
+
+def _theme(ink: str) -> dict[str, Any]:
+    """Everything that is not a method's in one ink; the page's is its text colour, so that dark mode and print need nothing."""
+    text = {"labelColor": ink, "titleColor": ink, "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal"}
+    lines = {"domainColor": ink, "domainOpacity": 0.4, "tickColor": ink, "tickOpacity": 0.4}
+    return {
+        "background": "transparent",
+        "font": FONT,
+        "view": {"stroke": None},
+        "axisQuantitative": {"labelOverlap": "greedy"},
+        "axis": {**text, **lines, "gridColor": ink, "gridOpacity": 0.12, "labelLimit": 150, "labelSeparation": 8},
+        "legend": {**text, "labelLimit": 220, "symbolOpacity": 1},
+        "title": {"color": ink, "fontSize": 13, "fontWeight": "normal", "anchor": "start"},
+        "rule": {"color": ink},
+        "rect": {"fill": ink},
+        "point": {"color": ink},
+        "text": {"color": ink},
+    }
+
+
+def for_page(chart: Chart) -> dict[str, Any]:
+    """A chart's specification for the page: as wide as its place."""
+    return chart.properties(width="container").to_dict() | {"config": _theme("currentColor")}
+
+
+def save(chart: Chart, title: str, path: Path, datasets: Mapping[str, list[dict[str, Any]]] | None = None) -> Path:
+    """A chart as a file, .svg or .png, on white; ``datasets``: the rows of data it names."""
+    spec = chart.properties(width=PAPER_WIDTH, title=title).to_dict()
+    spec["config"] = _theme(PAPER_INK) | {"background": "white"}
+    spec["datasets"] = spec.get("datasets", {}) | dict(datasets or {})
+    with replacing(path) as temporary:
+        if path.suffix == ".svg":
+            temporary.write_text(vl_convert.vegalite_to_svg(json.dumps(spec)), encoding="utf-8")
+        else:
+            temporary.write_bytes(vl_convert.vegalite_to_png(json.dumps(spec), scale=2))
+    return path

@@ -1,0 +1,35 @@
+"""The charts of a report as files, without a browser."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from manyheads.core.errors import one_of
+from manyheads.report.drawing import FORMATS, save
+from manyheads.report.gains import gain_tables, rows_of
+from manyheads.report.page import comparison_charts, read_facts
+from manyheads.report.runs import read_run, run_charts
+from manyheads.report.summary import judged
+
+__all__ = ["write_figures"]
+
+
+def write_figures(folders: Sequence[Path], place: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
+    """Every chart of a comparison's folder, or of run directories, in every format."""
+    for name in formats:
+        if name not in FORMATS:
+            raise one_of("kind of figure", name, FORMATS, where="format")
+    if len(folders) == 1 and (folders[0] / "compare.json").is_file():
+        facts = read_facts(folders[0])
+        charts, shown = comparison_charts(facts), judged(facts)
+        datasets = {name: rows_of(table) for name, table in gain_tables(facts, [shown]).items()} if shown else {}
+    else:
+        datasets = {}
+        charts = run_charts([read_run(folder) for folder in folders])
+    place.mkdir(parents=True, exist_ok=True)
+    return [
+        save(chart, title, place / f"{name}.{kind}", datasets)
+        for name, (title, chart) in charts.items()
+        for kind in formats
+    ]

@@ -1,0 +1,135 @@
+"""Who gains: charts of each site's gain. Their rows stand in tables that all of them share, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
+
+import altair as alt
+
+from manyheads.report.drawing import SITES_NAMED, Chart, chart_of, coloured, some
+from manyheads.report.names import ALONE, display
+from manyheads.report.words import NONE, Scale
+
+__all__ = ["MEASURES", "SITES_DRAWN", "against", "gain_tables", "gains", "rows_of"]
+
+Facts = Mapping[str, Any]
+MEASURES = {
+    "total_variation": "label distance (total variation)",
+    "target_wasserstein": "target distance (1-Wasserstein)",
+    "input_wasserstein": "input distance (1-Wasserstein)",
+}
+"""of each client from all clients together: key in the data's facts, and what an axis says"""
+VERDICTS = {"gains": "gains", "loses": "loses", "unclear": "cannot be told apart"}
+SITES_DRAWN = 500
+"""sites in a chart of gains, at most"""
+
+
+class Compact(TypedDict):
+    """A table without the names in every row."""
+
+    columns: Sequence[str]
+    rows: list[list[Any]]
+
+
+def rows_of(table: Compact) -> list[dict[str, Any]]:
+    """
+    >>> rows_of({"columns": ["a", "b"], "rows": [[1, 2]]})
+    [{'a': 1, 'b': 2}]
+    """
+    return [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
+
+
+def gain_tables(facts: Facts, names: Sequence[str]) -> dict[str, Compact]:
+    """``gains``: what every drawn site gains by each of the methods, sorted within it; ``sites``: what is the site's own."""
+    scale, measures = Scale(facts["score"]), [m for m in MEASURES if facts["data"].get(m)]
+    gained: Compact = {"columns": ("method", "rank", "client", "with", "gain", "low", "high", "verdict"), "rows": []}
+    sites: Compact = {"columns": ("client", "site", "samples", "alone", *measures), "rows": []}
+    for name in names:
+        drawn = sorted(_drawn(facts, name), key=lambda r: -r["gain"])
+        for rank, row in enumerate(drawn):
+            values = [row[facts["score"]], row["gain"], *(row["interval"] or (None, None))]
+            start = [display(name), rank, row["client"]]
+            gained["rows"].append([*start, *map(scale.drawn, values), VERDICTS[row["verdict"]]])
+    for row in _drawn(facts, names[0]):
+        distances = [float(f"{facts['data'][m]['per_client'][row['client']]:.4g}") for m in measures]
+        sites["rows"].append([row["client"], row["name"], row["samples"], scale.drawn(row["alone"]), *distances])
+    return {"gains": gained, "sites": sites}
+
+
+def _drawn(facts: Facts, name: str) -> list[Facts]:
+    found = facts["methods"][name]["gains"]
+    return [found[i] for i in some(len(found), SITES_DRAWN)]
+
+
+def _site_tooltip(scale: Scale) -> list[alt.Tooltip]:
+    return [
+        alt.Tooltip("site:N", title="Site"),
+        alt.Tooltip("samples:Q", title="Test samples"),
+        alt.Tooltip("alone:Q", title=f"{scale.title.capitalize()}, alone", format=scale.format),
+        alt.Tooltip("with:Q", title=f"{scale.title.capitalize()}, with the method", format=scale.format),
+        alt.Tooltip("gain:Q", title="Gain", format=f"+{scale.format}"),
+        alt.Tooltip("interval:N", title="95 % interval"),
+        alt.Tooltip("verdict:N", title="Verdict"),
+    ]
+
+
+def _of_method(facts: Facts) -> alt.Chart:
+    """The gains of one method, which the parameter ``method`` names."""
+    scale, names = Scale(facts["score"]), [n for n in facts["methods"] if n != ALONE]
+    own = ["site", "samples", "alone", *(m for m in MEASURES if facts["data"].get(m))]
+    written = f"'[' + format(datum.low, '+{scale.format}') + ', ' + format(datum.high, '+{scale.format}') + ']'"
+    return (
+        alt.Chart(alt.NamedData("gains"))
+        .transform_filter("datum.method === method")
+        .transform_lookup("client", alt.LookupData(alt.NamedData("sites"), "client", own))
+        .transform_calculate(interval=f"datum.low == null ? '{NONE}' : {written}")
+        .encode(
+            fill=coloured(names),
+            stroke=coloured(names),
+            fillOpacity=alt.condition(f"datum.verdict === '{VERDICTS['unclear']}'", alt.value(0.3), alt.value(1)),
+            tooltip=_site_tooltip(scale),
+        )
+    )
+
+
+def gains(facts: Facts, shown: str) -> Chart:
+    """What each site gains over training alone by one method, sorted, with intervals."""
+    names = [n for n in facts["methods"] if n != ALONE]
+    base = _of_method(facts)
+    drawn = min(SITES_DRAWN, len(facts["methods"][shown]["gains"]))
+    params = [alt.param(name="method", value=display(shown))]
+    value, low, high = "gain:Q", "low:Q", "high"
+    title = Scale(facts["score"]).gain_title
+    zero = chart_of([{"gain": 0}])
+    if drawn <= SITES_NAMED:
+        ranked = {n: sorted(_drawn(facts, n), key=lambda r: -r["gain"]) for n in names}
+        labels = {display(n): [row["name"] for row in rows] for n, rows in ranked.items()}
+        params.append(alt.param(name="labels", value=labels))
+        place: Any = alt.Y("rank:O", title=None, axis=alt.Axis(labelExpr="labels[method][datum.value]", ticks=False))
+        bars = base.mark_bar(height={"band": 0.7}).encode(x=alt.X(value, title=title), y=place)
+        whiskers = base.mark_rule(strokeWidth=1.2).encode(x=alt.X(low), x2=high, y=place)
+        line, height = zero.mark_rule(opacity=0.7).encode(x="gain:Q"), 18 * drawn
+    else:
+        place = alt.X(
+            "rank:O", title="sites, from the largest gain to the smallest", axis=alt.Axis(labels=False, ticks=False)
+        )
+        bars = base.mark_bar(width={"band": 0.85}).encode(y=alt.Y(value, title=title), x=place)
+        whiskers = base.mark_rule(strokeWidth=1).encode(y=alt.Y(low), y2=high, x=place)
+        line, height = zero.mark_rule(opacity=0.7).encode(y="gain:Q"), 280
+    whiskers = whiskers.transform_filter("datum.low != null").encode(stroke=alt.value("gray"))
+    return alt.layer(bars, whiskers, line).add_params(*params).properties(height=height)
+
+
+def against(facts: Facts, measure: str, shown: str) -> Chart:
+    """The gain of each site against how far its data are from all sites'."""
+    points = (
+        _of_method(facts)
+        .mark_point(filled=True, size=55)
+        .encode(
+            x=alt.X(f"{measure}:Q", title=MEASURES[measure], scale=alt.Scale(zero=False)),
+            y=alt.Y("gain:Q", title=Scale(facts["score"]).gain_title),
+        )
+    )
+    zero = chart_of([{"gain": 0}]).mark_rule(opacity=0.5).encode(y="gain:Q")
+    return alt.layer(zero, points).add_params(alt.param(name="method", value=display(shown))).properties(height=220)

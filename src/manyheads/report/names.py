@@ -1,0 +1,88 @@
+"""How methods are written and drawn: one name, one colour and one stroke each, the same everywhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from itertools import product
+from typing import NamedTuple
+
+__all__ = ["ALONE", "Look", "display", "looks", "spoken"]
+
+ALONE = "local"
+"""the yardstick: everyone trains alone"""
+TUNED = "+ft"
+
+# Okabe and Ito's colours for all kinds of colour vision, orange and blue a little darker for white paper, and a brown.
+BLUE, SKY, GREEN, ORANGE, RED, PURPLE, BROWN = (
+    "#0072b2", "#4ba3d8", "#009e73", "#dc9600", "#d55e00", "#c06c9b", "#86603a",
+)  # fmt: skip
+GREY = "#7d828a"
+SOLID, DOTTED, DASHED = (), (8, 3, 2, 3), (10, 5)
+TUNED_STROKES = {SOLID: (5, 3), DOTTED: (2, 2), DASHED: (1, 4)}
+"""what a stroke becomes when the method's models are fine-tuned"""
+
+_METHODS: dict[str, tuple[str, str, tuple[int, ...]]] = {
+    ALONE: ("Training alone", GREY, DASHED),
+    "fedavg": ("FedAvg", BLUE, SOLID),
+    "fedprox": ("FedProx", SKY, SOLID),
+    "scaffold": ("SCAFFOLD", SKY, DOTTED),
+    "fedper": ("FedPer", ORANGE, SOLID),
+    "fedrep": ("FedRep", RED, SOLID),
+    "fedrep-linear": ("FedRep (linear)", RED, DOTTED),
+    "lg-fedavg": ("LG-FedAvg", ORANGE, DOTTED),
+    "perfedavg": ("Per-FedAvg", GREEN, SOLID),
+    "l2gd": ("L2GD", GREEN, DOTTED),
+    "ditto": ("Ditto", PURPLE, SOLID),
+    "apfl": ("APFL", PURPLE, DOTTED),
+    "local-sgd": ("Local SGD", BROWN, SOLID),
+    "fedmtl": ("Fed-MTL", BROWN, DOTTED),
+    "dsgd": ("D-SGD", BLUE, DOTTED),
+}
+
+
+class Look(NamedTuple):
+    """How a method is drawn."""
+
+    colour: str
+    stroke: tuple[int, ...]
+
+
+def display(name: str) -> str:
+    """A method's name as people write it.
+
+    >>> display("fedavg+ft"), display("my-own")
+    ('FedAvg + fine-tuning', 'my-own')
+    """
+    base = name.removesuffix(TUNED)
+    written = _METHODS[base][0] if base in _METHODS else base
+    return written if base == name else f"{written} + fine-tuning"
+
+
+def looks(names: Iterable[str]) -> dict[str, Look]:
+    """Of each method; methods that are not ours get what ours leave free, then what is there."""
+    names = list(names)
+    used = {_METHODS[b][1:] for n in names if (b := n.removesuffix(TUNED)) in _METHODS}
+    free = sorted(
+        product((BLUE, GREEN, RED, PURPLE, ORANGE, SKY, BROWN), (SOLID, DOTTED)), key=lambda look: look in used
+    )
+    strangers = list(dict.fromkeys(b for n in names if (b := n.removesuffix(TUNED)) not in _METHODS))
+    found = {}
+    for name in names:
+        base = name.removesuffix(TUNED)
+        colour, stroke = _METHODS[base][1:] if base in _METHODS else free[strangers.index(base) % len(free)]
+        found[name] = Look(colour, stroke if base == name else TUNED_STROKES[stroke])
+    return found
+
+
+def spoken(text: str, names: Iterable[str]) -> str:
+    """A sentence with the methods' names as people write them.
+
+    >>> spoken("Federate, with fedavg+ft: better than fedavg.", ["local", "fedavg", "fedavg+ft"])
+    'Federate, with FedAvg + fine-tuning: better than FedAvg.'
+    """
+    known = sorted((n for n in names if n != ALONE), key=len, reverse=True)
+    if not known:
+        return text
+    pattern = rf"(?<![\w+-])({'|'.join(map(re.escape, known))})(?![\w+-])"
+    return re.sub(pattern, lambda found: display(found[1]), text)

@@ -1,0 +1,54 @@
+"""Pages from templates: everything that comes from data is escaped, and nothing is loaded from elsewhere."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import vl_convert
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from manyheads.report.names import display
+from manyheads.report.words import megabytes, plural, seconds
+
+__all__ = ["library", "rendered"]
+
+ASSETS = Path(__file__).parent / "assets"
+
+
+@cache
+def library() -> str:
+    """Vega, Vega-Lite and Vega-Embed as one script."""
+    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+
+
+def _inline(value: Any) -> Markup:
+    """JSON that can stand inside a script element, whatever the data say."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)
+
+
+@cache
+def _environment() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(ASSETS),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {"inline": _inline, "display": display, "megabytes": megabytes, "seconds": seconds}
+    made.globals |= {"plural": plural}
+    return made
+
+
+def rendered(template: str, **values: Any) -> str:
+    """A page."""
+    assets = {"style": "style.css", "script": "page.js", "live_script": "live.js"}
+    texts = {name: Markup((ASSETS / file).read_text(encoding="utf-8")) for name, file in assets.items()}
+    return _environment().get_template(template).render(library=Markup(library()), **texts, **values)

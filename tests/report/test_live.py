@@ -1,0 +1,204 @@
+"""The live view: a real server, real requests, real runs."""
+
+from __future__ import annotations
+
+import html
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+
+from manyheads.cli import main
+from manyheads.core.errors import UserError
+from manyheads.report.live import Live
+from manyheads.report.runs import read_run
+
+RUN = ["run", "--data", "digits", "--partition", "classes:3", "--clients", "6", "--algorithm", "fedrep", "--seed", "3"]
+
+
+@pytest.fixture
+def run(compared):
+    """A finished run's folder."""
+    return next(Path(compared, "runs").glob("fedrep*"))
+
+
+@pytest.fixture
+def live(run):
+    with Live(run, read_run(run).config) as server:
+        yield server
+
+
+def port_of(server):
+    return int(server.address.rsplit(":", 1)[1].strip("/"))
+
+
+def ask(server, path="/", method="GET", host=None):
+    connection = http.client.HTTPConnection("127.0.0.1", port_of(server), timeout=20)
+    connection.putrequest(method, path, skip_host=True)
+    if host != "":
+        connection.putheader("Host", host or f"127.0.0.1:{port_of(server)}")
+    connection.endheaders()
+    answer = connection.getresponse()
+    return answer.status, answer.read()
+
+
+def test_page_and_history(live, run):
+    status, body = ask(live)
+    assert status == 200
+    text = html.unescape(body.decode())
+    assert "FedRep" in text
+    assert "connect-src 'self'" in text
+    status, body = ask(live, "/history?from=0", host=f"localhost:{port_of(live)}")
+    news = json.loads(body)
+    records = [json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()]
+    assert news["next"] == len(records) == 4
+    assert news["finished"]
+    sent = 0
+    for row, record in zip(news["rows"], records, strict=True):
+        sent += record["bytes_up"] + record["bytes_down"]
+        assert row["round"] == record["round"]
+        assert row["score"] == pytest.approx(100 * record["evaluation"]["accuracy"], rel=1e-4)
+        assert row["mb"] == pytest.approx(sent / 1e6, rel=1e-3)
+    assert [s["value"] for s in news["sites"]] == sorted((s["value"] for s in news["sites"]), reverse=True)
+    later = json.loads(ask(live, "/history?from=3")[1])
+    assert later["rows"] == news["rows"][3:]
+    assert json.loads(ask(live, "/history?from=4")[1])["rows"] == []
+    again = json.loads(ask(live, "/history?from=99")[1])  # a run begun again has fewer
+    assert (again["from"], again["rows"]) == (0, news["rows"])
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1", "127.0.0.1.evil.example", ""])
+def test_foreign_names_are_refused(live, host):
+    status, body = ask(live, "/history?from=0", host=host)
+    assert status == 403
+    assert b"rows" not in body
+
+
+@pytest.mark.parametrize(
+    "path", ["/config.toml", "/../config.toml", "//etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "/history/../config.toml"]
+)
+def test_no_file_can_be_asked_for(live, path):
+    assert ask(live, path)[0] == 404
+
+
+@pytest.mark.parametrize("start", ["-1", "x", "1.5", "%C2%B2", "9" * 5000])
+def test_wrong_numbers_are_refused(live, start):
+    assert ask(live, f"/history?from={start}")[0] == 400
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
+def test_only_get(live, method):
+    assert ask(live, "/", method=method)[0] == 501
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs /proc/net/tcp")
+def test_only_this_machine(live):
+    port = port_of(live)
+    lines = [line.split() for kind in ("tcp", "tcp6") for line in Path("/proc/net", kind).read_text().splitlines()]
+    listening = [line[1] for line in lines if line[1].endswith(f":{port:04X}") and line[3] == "0A"]
+    assert listening == [f"0100007F:{port:04X}"]
+
+
+def test_a_port_in_use_is_one_line(live, run):
+    with pytest.raises(UserError, match="cannot serve on port .*choose another"):
+        Live(run, {}, port_of(live))
+
+
+def test_the_port_is_free_afterwards(run):
+    with Live(run, read_run(run).config) as server:
+        port = port_of(server)
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.0.0.1", port))
+
+
+def test_lines_as_they_come_even_in_halves_and_after_a_resume(run, tmp_path):
+    config = read_run(run).config
+    lines = (run / "history.jsonl").read_text().splitlines(keepends=True)
+    history = tmp_path / "history.jsonl"
+    with Live(tmp_path, config) as server:
+
+        def news(start):
+            return json.loads(ask(server, f"/history?from={start}")[1])
+
+        assert news(0) == {
+            "from": 0,
+            "next": 0,
+            "rows": [],
+            "sites": [],
+            "words": "FedRep: 0 of 4 rounds.",
+            "finished": False,
+        }
+        assert b"Waiting for the first evaluation" in ask(server)[1]
+        history.write_text(lines[0] + lines[1][:50])
+        assert [r["round"] for r in news(0)["rows"]] == [1]
+        history.write_text("".join(lines[:3]))
+        assert [r["round"] for r in news(1)["rows"]] == [2, 3]
+        history.write_text("".join(lines[:2]))  # back to a checkpoint
+        assert [r["round"] for r in news(3)["rows"]] == [1, 2]
+        changed = [line.replace('"round"', ' "round"') for line in lines]
+        history.write_text("".join(changed))  # rewritten and grown since
+        assert [r["round"] for r in news(2)["rows"]] == [3, 4]
+        assert news(2)["finished"]
+
+
+def command(*arguments):
+    return [sys.executable, "-m", "manyheads", *map(str, arguments)]
+
+
+def address_in(stream):
+    """The address that a command prints on its error stream."""
+    for line in stream:
+        if "http://" in line:
+            return next(word for word in line.split() if word.startswith("http://"))
+    raise AssertionError("no address")
+
+
+def test_a_run_is_the_same_when_it_is_watched(tmp_path, capsys):
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    common = ["--rounds", 25, "--workers", 2, "--json"]
+    with pytest.raises(SystemExit):
+        main([str(a) for a in (*RUN, *common, "--out", tmp_path / "plain")])
+    one = json.loads(capsys.readouterr().out)
+    with subprocess.Popen(
+        command(*RUN, *common, "--out", tmp_path / "live", "--live"),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+    ) as process:  # fmt: skip
+        address = address_in(process.stderr)
+        seen, rest = [], []
+        reader = threading.Thread(target=lambda: rest.extend(process.stderr))
+        reader.start()
+        while not seen or not seen[-1]["finished"]:
+            with urlopen(f"{address}history?from={seen[-1]['next'] if seen else 0}", timeout=30) as answer:
+                seen.append(json.load(answer))
+            time.sleep(0.02)
+        out = process.stdout.read()
+        reader.join()
+    assert process.returncode == 0
+    rounds = [row["round"] for news in seen for row in news["rows"]]
+    assert rounds == list(range(1, 26))
+    assert any("manyheads report" in line for line in rest)
+    other = json.loads(out)
+    assert one["checksum"] == other["checksum"]
+    assert one["accuracy"] == other["accuracy"]
+
+
+def test_the_command_serves_until_it_is_stopped(run):
+    with subprocess.Popen(
+        command("live", run, "--json"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        address = address_in(process.stderr)
+        assert json.loads(process.stdout.readline()) == {"address": address}
+        with urlopen(f"{address}history", timeout=20) as answer:
+            assert json.load(answer)["finished"]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
