@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import pairwise
 
 import pytest
 import reference
@@ -34,7 +35,7 @@ from manyheads import (
 from manyheads.core.contract import REGISTRY
 from manyheads.core.randomness import Purpose, torch_seeded
 from manyheads.data import LinearTasks
-from manyheads.models import LinearRepresentation
+from manyheads.models import LinearRepresentation, ReluNet
 from manyheads.run.training import Training
 
 OPT = SGD(lr=0.05, momentum=0.5, weight_decay=1e-3)
@@ -140,6 +141,72 @@ def test_equals_the_plain_loop_on_a_conv_net(algorithm, mode):
     with torch_seeded(1, Purpose.MODEL):
         module = ConvNet()
     agrees(algorithm, module, "out", images(), mode)
+
+
+# fewer samples than inputs: the first layer of a plain chain is dual
+WIDE = ragged(sizes=(1, 9, 4, 7, 12), dim=40)
+MOMENTUM, PLAIN = SGD(lr=0.05, momentum=0.6), SGD(lr=0.05, momentum=0.0)
+
+
+def chain(*activations, bias=True):
+    widths = [40, *[7] * len(activations), 3]
+    with torch_seeded(0, Purpose.MODEL):
+        linear = [torch.nn.Linear(i, o, bias=bias) for i, o in pairwise(widths)]
+    layers = [layer for pair in zip(linear, activations, strict=False) for layer in pair]
+    return torch.nn.Sequential(*layers, linear[-1]), str(2 * len(activations))
+
+
+@pytest.mark.parametrize("mode", ["loop", "stacked"])
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        FedAvg(epochs=3, batch=4, sgd=MOMENTUM),
+        FedAvg(epochs=3, batch=4, sgd=PLAIN),
+        FedAvg(epochs=3, batch=4, sgd=SGD(lr=0.05, weight_decay=1e-2)),
+        FedRep(head_epochs=3, body_epochs=3, batch=4, sgd=MOMENTUM),
+        FedPer(epochs=2, batch=4, sgd=MOMENTUM),
+        LGFedAvg(epochs=2, batch=4, sgd=MOMENTUM),
+        FedProx(epochs=2, batch=4, sgd=MOMENTUM, mu=0.5),
+        Ditto(epochs=2, batch=4, sgd=MOMENTUM),
+        Scaffold(epochs=2, batch=4),
+    ],
+    ids=str,
+)
+def test_more_inputs_than_samples(algorithm, mode):
+    module, head = chain(torch.nn.ReLU(), torch.nn.Tanh())
+    agrees(algorithm, module, head, WIDE, mode)
+
+
+@pytest.mark.parametrize("activation", [torch.nn.ReLU, torch.nn.Tanh, torch.nn.Sigmoid, torch.nn.ELU, torch.nn.GELU])
+@pytest.mark.parametrize("bias", [True, False])
+def test_every_activation_of_a_chain(activation, bias):
+    module, head = chain(activation(), activation(), bias=bias)
+    agrees(FedRep(head_epochs=2, body_epochs=3, batch=4, sgd=MOMENTUM), module, head, WIDE, "auto")
+
+
+def test_softmax_regression():
+    agrees(FedAvg(epochs=4, batch=4, sgd=PLAIN), torch.nn.Linear(40, 3), None, WIDE, "auto")
+
+
+class Hidden(torch.nn.Module):
+    """A chain that cannot be seen to be one, so that autograd computes its gradients."""
+
+    def __init__(self, chain):
+        super().__init__()
+        self.chain = chain
+
+    def forward(self, x):
+        return self.chain(x)
+
+
+def test_a_fixed_top_layer():
+    with torch_seeded(0, Purpose.MODEL):
+        module, _ = ReluNet(width=9, depth=2).build((40,), 3)
+    models = (Model(module, head=()), Model(Hidden(module), head=()))
+    by_hand, by_autograd = (simulate(FedAvg(epochs=4, batch=4, sgd=MOMENTUM), m, WIDE, rounds=2) for m in models)
+    assert len(by_hand.server.model) == 2
+    for got, want in zip(by_hand.server.model.values(), by_autograd.server.model.values(), strict=True):
+        torch.testing.assert_close(got, want, atol=1e-6, rtol=1e-5)
 
 
 @pytest.mark.parametrize("mode", ["loop", "stacked"])

@@ -34,7 +34,7 @@ class ClientData:
         cls, samples: Samples, task: Task, like: Tensor, scaling: Scaling | None = None, augment: bool = False
     ) -> ClientData:
         """The device and the number type are those of a parameter. Bytes become numbers; other integers stay."""
-        x, y = torch.from_numpy(np.array(samples.x)), torch.from_numpy(np.array(samples.y))
+        x, y = (torch.from_numpy(v if v.flags.writeable else np.array(v)) for v in (samples.x, samples.y))
         if x.dtype == torch.uint8:
             x = x.to(like.device, like.dtype) / 255
             if scaling is not None:
@@ -84,7 +84,11 @@ class ClientBatch:
 
     @property
     def x(self) -> Tensor:
-        x = self.data.x[self.rows]
+        every = torch.arange(len(self.data.y), device=self.rows.device)
+        if self.rows.numel() == len(every) and torch.equal(self.rows.flatten(), every):
+            x = self.data.x.view(*self.rows.shape, *self.data.x.shape[1:])  # all samples, as they lie
+        else:
+            x = self.data.x[self.rows]
         if self.crops is None:
             return x
         return crop_flip(x.flatten(0, 1), self.crops.flatten(0, 1)).view(x.shape)

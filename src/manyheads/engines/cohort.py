@@ -23,6 +23,7 @@ from manyheads.core.optim import SGD, FineTune, TorchOptimizer
 from manyheads.core.randomness import Purpose, batch_plan, generator, torch_seeded
 from manyheads.core.trees import State, Tree
 from manyheads.engines.augment import crop_flip, draw_crops
+from manyheads.engines.chain import Chain, Steps, descend
 from manyheads.engines.client_data import ClientBatch, ClientData, pad_rows
 from manyheads.engines.descent import Descent, TorchDescent
 from manyheads.models import Model, Net, losses
@@ -35,6 +36,8 @@ Plan = list[np.ndarray]
 """the rows of each local step of one client"""
 STACK_BELOW = 110_000
 """trained parameters a client up to which stacking the clients pays on a CPU"""
+CHAIN_STACK_BELOW = 600_000
+"""the same for plain chains of linear layers, computed by hand"""
 SLICE = 1024
 """samples in one forward pass without gradient"""
 
@@ -107,6 +110,8 @@ class LocalCohort:
             net, x, rest = self.model.head_net, self._features(rest), Tree()
         if not isinstance(opt, SGD) and (prox or correction):
             raise UserError("a pull or a correction needs SGD", given=opt.name)
+        if isinstance(opt, SGD) and (chain := self._chain(net, x)) is not None:
+            return self._sgd_chain(chain, x, part, rest, plans, opt, prox, correction)
         if isinstance(opt, SGD) and self._stacks(part):
             return self._sgd_stacked(net, x, part, rest, plans, opt, prox, correction)
         return self._sgd_looped(net, x, part, rest, plans, opt, prox, correction)
@@ -234,6 +239,8 @@ class LocalCohort:
 
     def _plans(self, batch: int, epochs: int, steps: int) -> list[Plan]:
         self._phase += 1
+        if batch <= 0:  # all samples in every step: nothing is drawn, and generators take time to make
+            return [[np.arange(int(size))] * (steps or epochs) for size in self.data.sizes]
         return [
             batch_plan(
                 self._generator(client),
@@ -274,12 +281,21 @@ class LocalCohort:
 
     # -- which way ----------------------------------------------------------------------------------------------------
 
-    def _stacks(self, part: Tree) -> bool:
+    def _stacks(self, part: Tree, below: int = STACK_BELOW) -> bool:
         if self.model.random or not self.model.stackable or self.mode == "loop":
             return False
         size = sum(self._template[name].numel() for name in part)
-        small = size <= STACK_BELOW or self.data.x.device.type != "cpu"
+        small = size <= below or self.data.x.device.type != "cpu"
         return self.mode == "stacked" or (small and len(self.clients) > 1)
+
+    def _chain(self, net: Net, x: Tensor) -> Chain | None:
+        """The layers, if they are a plain chain, which needs no autograd; augmented images are made batch by batch."""
+        prefix = ""
+        if net is not self.model.net:  # the head alone, whose parameters carry the names they have in the model
+            local = next(iter(dict(net.module.named_parameters())))
+            prefix = next(iter(self.model.params.head)).removesuffix(local)
+        chain = Chain.of(net.module, prefix)
+        return chain if chain is not None and chain.reads(x) and not self.data.augment else None
 
     def _features_last(self, part: Tree, plans: list[Plan]) -> bool:
         """Only the head is trained, on at least one pass: the frozen body's features are computed once."""
@@ -326,7 +342,7 @@ class LocalCohort:
     ) -> Tree:
         trained = self.each(part)
         for client, plan in enumerate(plans):
-            own = Tree({k: v[client] for k, v in trained.items()})
+            own = Tree({k: _channels_last(v[client]) for k, v in trained.items()})
             leaves = net.bind(own | self._of_client(given, client), train=part)
             descent: Descent | TorchDescent
             if isinstance(opt, SGD):
@@ -350,10 +366,14 @@ class LocalCohort:
                         inputs = crop_flip(
                             inputs, torch.from_numpy(draw_crops(croppers[client], len(rows))).to(x.device)
                         )
+                    inputs = _channels_last(inputs)
                     loss = losses(self.data.task, net(inputs), self.data.y[chosen]).mean()
                     descent.step(torch.autograd.grad(loss, descent.params, materialize_grads=True))
                     self._loss[client] += loss.detach()
             self._loss_steps[client] += len(plan)
+            for name, leaf in own.items():
+                if leaf.ndim == 4:  # not a view
+                    trained[name][client] = leaf
         return trained
 
     def _sgd_stacked(
@@ -402,6 +422,40 @@ class LocalCohort:
         back = torch.argsort(position)
         return trained.map(lambda v: v[back])
 
+    def _sgd_chain(
+        self,
+        chain: Chain,
+        x: Tensor,
+        part: Tree,
+        given: Tree,
+        plans: list[Plan],
+        opt: SGD,
+        prox: Prox | None,
+        correction: Tree | None,
+    ) -> Tree:
+        """By hand, on a stack of all clients, or on stacks of one."""
+        order = np.argsort([-len(plan) for plan in plans], kind="stable")
+        stacks = [order] if self._stacks(part, CHAIN_STACK_BELOW) else list(order[:, None])
+        trained = self.each(part)
+        for members in stacks:
+            one = len(members) == 1
+            here = slice(members[0], members[0] + 1) if one else torch.from_numpy(members).to(x.device)
+            own, rest, anchor, shift = (
+                Tree({k: v.expand(len(members), *v.shape) if self._is_shared(k, v) else v[here] for k, v in t.items()})
+                for t in (trained, given, prox[1] if prox else Tree(), correction or Tree())
+            )
+            mu = prox[0] if prox else 0.0
+            pull = (mu[here] if isinstance(mu, Tensor) and mu.ndim else mu, anchor) if prox else None
+            chosen, starts, sizes = [plans[m] for m in members], self.data.offsets[members], self.data.sizes[members]
+            rows_TCB, weight_TCB = self._stack_plans(chosen, starts)
+            steps = Steps(x, rows_TCB, weight_TCB, self.data.y[rows_TCB], self.data.task, chosen, starts, sizes)
+            self._loss[here] += descend(chain, steps, own, rest, opt, pull, shift or None)
+            if not one:  # a single client's were views
+                for name, leaf in own.items():
+                    trained[name][here] = leaf
+        self._loss_steps += [len(plan) for plan in plans]
+        return trained
+
     def _stack_plans(self, plans: list[Plan], starts: np.ndarray) -> tuple[Tensor, Tensor]:
         """Rows [T, C, B] of each step, and the weight of each in the client's mean loss (0 where there is no sample)."""
         batch = max(len(rows) for plan in plans for rows in plan)
@@ -431,3 +485,8 @@ def _of(scale: float | Tensor, client: int) -> float | Tensor:
 
 def _cat(trees: Sequence[Tree]) -> Tree:
     return Tree({k: torch.cat([t[k] for t in trees]) for k in trees[0]})
+
+
+def _channels_last(value: Tensor) -> Tensor:
+    """Images and the weights of convolutions in the order in which convolutions are fastest, 1.2 times and more."""
+    return value.contiguous(memory_format=torch.channels_last) if value.ndim == 4 else value

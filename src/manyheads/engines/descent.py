@@ -32,6 +32,11 @@ class Descent:
         self.mu = [_beside(prox[0], p) for p in self.params] if prox else []
         self.correction = [correction[name] for name in params] if correction is not None else []
 
+    @property
+    def unmodified(self) -> bool:
+        """The direction is the gradient itself: no pull, no correction, no decay."""
+        return not (self.anchor or self.correction or self.opt.weight_decay)
+
     def narrow(self, clients: int) -> None:
         """From here on, only the first ``clients`` clients of the stack move."""
         self.params, self.velocity, self.anchor, self.correction = (
@@ -53,6 +58,20 @@ class Descent:
             torch._foreach_add_(self.velocity, grads)
             grads = self.velocity
         torch._foreach_add_(self.params, grads, alpha=-self.opt.lr)
+
+    def move(self, place: int, grad: Tensor) -> None:
+        """Move one parameter, whose gradient this is. Only if :attr:`unmodified`."""
+        if self.velocity:
+            grad = self.velocity[place].mul_(self.opt.momentum).add_(grad)
+        self.params[place].add_(grad, alpha=-self.opt.lr)
+
+    def move_by_product(self, place: int, left: Tensor, right: Tensor) -> None:
+        """The same for a stack of matrices whose gradient is ``left @ right``, which is never formed."""
+        if self.velocity:
+            self.velocity[place].baddbmm_(left, right, beta=self.opt.momentum)
+            self.params[place].add_(self.velocity[place], alpha=-self.opt.lr)
+        else:
+            self.params[place].baddbmm_(left, right, alpha=-self.opt.lr)
 
 
 class TorchDescent:

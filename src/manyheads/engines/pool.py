@@ -61,7 +61,7 @@ def chunked(clients: Sequence[int], sizes: np.ndarray, parameters: int, mode: Mo
     """
     small = parameters <= STACK_BELOW
     least = (2 if len(clients) >= 8 else 1) if small else min(4, len(clients))
-    most = 32 if small else 4
+    most = (128 if parameters <= 2_000 else 32) if small else 4  # the smaller, the more the calls cost
     count = len(clients) if mode == "loop" and not small else max(least, -(-len(clients) // most))
     largest_first = np.argsort(-sizes, kind="stable")
     return [sorted(clients[i] for i in largest_first[start::count]) for start in range(min(count, len(clients)))]

@@ -15,6 +15,7 @@ from multiprocessing.context import BaseContext
 from queue import SimpleQueue
 from typing import Any
 
+import numpy as np
 import torch
 
 from manyheads.core.errors import UserError
@@ -52,8 +53,8 @@ class Workers:
     def _ask(self, method: str, task: tuple[Any, ...]) -> Any:
         worker = self._free.get()
         try:
-            worker.send_bytes(_packed((method, task)))
-            error, result = pickle.loads(worker.recv_bytes())
+            _send(worker, _packed((method, task)))
+            error, result = _receive(worker)
         except (EOFError, OSError):
             raise UserError(
                 "a worker process ended unexpectedly",
@@ -74,8 +75,36 @@ class Workers:
         self._threads.shutdown(cancel_futures=True)
 
 
-def _packed(value: Any) -> bytes:
-    return pickle.dumps(value, protocol=5)  # trees of tensors as plain arrays, see Tree.__getstate__
+Packed = tuple[bytes, list[memoryview]]
+
+
+def _packed(value: Any) -> Packed:
+    """A pickle, and the arrays it holds as they lie in memory: no copy of them is made on the way."""
+    arrays: list[pickle.PickleBuffer] = []
+    rest = pickle.dumps(value, protocol=5, buffer_callback=arrays.append)  # trees of tensors: see Tree.__getstate__
+    return rest, [array.raw() for array in arrays]
+
+
+def _send(connection: Connection, packed: Packed) -> None:
+    rest, arrays = packed
+    connection.send((rest, [array.nbytes for array in arrays]))
+    for array in arrays:
+        left = array
+        while left.nbytes:
+            left = left[os.write(connection.fileno(), left) :]
+
+
+def _receive(connection: Connection) -> Any:
+    rest, sizes = connection.recv()
+    arrays = [np.empty(size, np.uint8) for size in sizes]
+    for array in arrays:
+        view = array.data
+        while view.nbytes:
+            read = os.readv(connection.fileno(), [view])
+            if not read:
+                raise EOFError
+            view = view[read:]
+    return pickle.loads(rest, buffers=arrays)
 
 
 # -- in the worker process ---------------------------------------------------------------------------------------------
@@ -87,13 +116,13 @@ def _serve(parent: Connection, parent_id: int, make: Callable[..., Any], argumen
     torch.set_num_threads(1)
     bench = make(*arguments)
     while True:
-        method, task = pickle.loads(parent.recv_bytes())
+        method, task = _receive(parent)
         try:
             answer = _packed((None, getattr(bench, method)(*task)))
         except Exception as error:
             error.add_note(f"in worker process {os.getpid()}:\n{traceback.format_exc()}")
             answer = _packed((error, None))
-        parent.send_bytes(answer)
+        _send(parent, answer)
 
 
 def _end_with(parent: int) -> None:

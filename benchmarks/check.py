@@ -1,0 +1,65 @@
+"""That both engines do the same work: on the same batches they must give the same model."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from plain import Batches, Plain, Shuffled
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.flop_counter import FlopCounterMode
+from workloads import Workload
+
+from manyheads import FedAvg, simulate
+from manyheads.core.randomness import Purpose, batch_plan, generator
+
+__all__ = ["arithmetic", "difference"]
+
+
+class Planned:
+    """Where the plain loop's batches come from when it is checked: the draws of our first round."""
+
+    def passes(self, data: TensorDataset, client: int, phase: int, batch: int, epochs: int, steps: int) -> Batches:
+        rng = generator(0, Purpose.BATCHES, 1, client, phase)
+        plan = batch_plan(rng, len(data), batch=batch, epochs=epochs, steps=steps)
+        return iter(DataLoader(data, batch_sampler=plan))
+
+    def draw(self, data: TensorDataset, client: int, stream: int, batch: int, steps: int) -> Batches:
+        rng = generator(0, Purpose.BATCHES, 1, client, 0, *([stream] if stream else []))
+        return iter(
+            DataLoader(data, batch_sampler=batch_plan(rng, len(data), batch=batch, steps=steps, independent=True))
+        )
+
+
+def difference(workload: Workload) -> float:
+    """The largest difference between the results of one round, relative to the largest value. Without dropout."""
+    plain = Plain(workload, Planned())
+    model = workload.model()
+    for module in [*plain.net.modules(), *model.module.modules()]:
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+    model.random = False
+    if workload.evaluation:
+        run = simulate(workload.algorithm, model, workload.federation(), rounds=1, cohort=1)
+        plain.server = {k: v for k, v in run.client_model(0).items() if k in plain.server}
+        plain.heads = [{k: run.client_model(i)[k] for k in plain.head} for i in range(len(plain.heads))]
+        loss, _ = plain.evaluate()
+        return abs(float(np.mean(loss)) - run.history[-1]["evaluation"]["loss"])
+    run = simulate(workload.algorithm, model, workload.federation(), rounds=1)
+    plain.round()
+    ours: dict[str, Tensor] = {k.partition("/")[2]: v for k, v in run.server.flat.items()}
+    return max(float((ours[k] - v).abs().max() / v.abs().max()) for k, v in plain.server.items())
+
+
+def arithmetic(workload: Workload) -> int:
+    """Floating-point operations of the products and convolutions of a round, if it consists of ordinary SGD steps."""
+    a = workload.algorithm
+    if not isinstance(a, FedAvg):
+        return 0
+    plain = Plain(workload, Shuffled())
+    per_pass = -(-len(plain.train[0]) // a.batch)
+    plain.a = FedAvg(steps=1, batch=a.batch, sgd=a.sgd)
+    with FlopCounterMode(display=False) as counter, torch.backends.mkldnn.flags(enabled=True):
+        plain.local(0)
+    rest = len(plain.train[0]) / (a.batch * per_pass) if not a.steps else 1.0  # the last batch of a pass is smaller
+    return int(counter.get_total_flops() * (a.steps or a.epochs * per_pass) * rest * len(plain.train))

@@ -1,0 +1,86 @@
+"""One engine on one workload, in a process of its own: a timing for every line on its standard input.
+
+``python benchmarks/child.py ENGINE WORKLOAD``; the answer to a line is the seconds of one round (or one evaluation).
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from plain import Plain
+from workloads import WORKLOADS, Workload
+
+NEVER = 10**9
+
+
+def main(engine: str, name: str) -> None:
+    workload = WORKLOADS[name]
+    kind, _, count = engine.partition("-")
+    if kind == "ours":
+        time_ours(workload, workers=int(count or 0))
+        return
+    if count:
+        torch.set_num_threads(int(count))
+    for _, seconds in zip(sys.stdin, (time_peak() if kind == "peak" else time_plain(workload)), strict=False):
+        print(seconds, flush=True)
+
+
+def time_plain(workload: Workload) -> Iterator[float]:
+    plain = Plain(workload)
+    while True:
+        start = time.perf_counter()
+        for _ in range(workload.rounds):
+            if workload.evaluation:
+                plain.evaluate()
+            else:
+                plain.round()
+        yield (time.perf_counter() - start) / workload.rounds
+
+
+def time_ours(workload: Workload, workers: int) -> None:
+    """Rounds of an ordinary run; between two timings it waits where a user's own code would be called."""
+    from manyheads import Engine, Evaluate
+    from manyheads.run.simulate import run_training
+    from manyheads.run.training import Training
+
+    timed: list[float] = []
+    left = time.perf_counter()
+    sys.stdin.readline()
+
+    def on_round(record: dict[str, Any]) -> None:
+        nonlocal left
+        whole = time.perf_counter() - left
+        timed.append(whole - record["seconds"] if workload.evaluation else record["seconds"])
+        if len(timed) == workload.rounds:
+            print(sum(timed) / len(timed), flush=True)
+            timed.clear()
+            if not sys.stdin.readline():
+                raise SystemExit
+        left = time.perf_counter()
+
+    training = Training(
+        rounds=NEVER,
+        cohort=1 if workload.evaluation else 0,
+        checkpoint_seconds=NEVER,
+        evaluate=Evaluate(every=1 if workload.evaluation else NEVER),
+        engine=Engine(workers=workers),
+    )
+    run_training(workload.algorithm, workload.model(), workload.federation(), training, {}, None, on_round=on_round)
+
+
+def time_peak(size: int = 2048) -> Iterator[float]:
+    """Seconds per floating-point operation of a large matrix product in single precision."""
+    a = torch.rand(size, size)
+    while True:
+        start = time.perf_counter()
+        for _ in range(4):
+            a @ a
+        yield (time.perf_counter() - start) / (4 * 2 * size**3)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

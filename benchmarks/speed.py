@@ -1,0 +1,124 @@
+"""Rounds of every workload, by the plain loop and by us, timed in turns: ``python benchmarks/speed.py [WORKLOAD ...]``.
+
+Each engine is a process of its own that waits while the others work, so that what else happens on the machine hits all
+alike. Before anything is timed, one round of both on the same batches must give the same model. Writes
+benchmarks/results/speed.json, from which benchmarks/tables.py makes the tables of docs/benchmarks.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+from check import arithmetic, difference
+from workloads import WORKLOADS, Workload
+
+from manyheads.run.directory import machine_facts
+
+HERE = Path(__file__).parent
+RESULT = HERE / "results" / "speed.json"
+ENGINES = ("plain", "plain-1", "ours", "ours-1", "peak")
+"""plain: torch's default threads; plain-1: one thread; ours: a worker for each core; peak: a matrix product, all cores"""
+
+
+class Child:
+    """A process that times one engine whenever it is asked to."""
+
+    def __init__(self, engine: str, workload: str) -> None:
+        command = [sys.executable, str(HERE / "child.py"), engine, workload]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def time(self) -> float:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write("go\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise SystemExit(f"benchmark process ended: {self._process.args}")
+        return float(answer)
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+
+def measure(workload: Workload, repeats: int) -> dict[str, object]:
+    children = {engine: Child(engine, workload.name) for engine in ENGINES}
+    for child in children.values():
+        child.time()  # the first is for warming up
+    turns = [{engine: child.time() for engine, child in children.items()} for _ in range(repeats)]
+    for child in children.values():
+        child.close()
+    return {
+        "name": workload.name,
+        "words": workload.words,
+        "target": workload.target,
+        "target_peak": workload.peak,
+        "seconds": {engine: [t[engine] for t in turns] for engine in ENGINES},
+        "operations": arithmetic(workload),
+        "load": os.getloadavg()[0],
+    }
+
+
+def ratios(row: dict, engine: str = "ours") -> list[float]:
+    """How many times as fast as the plain loop, turn by turn, with whichever number of threads serves it better."""
+    seconds = row["seconds"]
+    better = min(("plain", "plain-1"), key=lambda e: statistics.median(seconds[e]))
+    return [p / o for p, o in zip(seconds[better], seconds[engine], strict=True)]
+
+
+def peak_shares(row: dict) -> list[float] | None:
+    """The part of the machine's peak that our rounds reach, turn by turn."""
+    if not row["operations"]:
+        return None
+    turns = zip(row["seconds"]["ours"], row["seconds"]["peak"], strict=True)
+    return [row["operations"] / ours * per_operation for ours, per_operation in turns]
+
+
+def line(row: dict) -> str:
+    def of(values: list[float], form: str = ".2f") -> str:
+        middle, low, high = (format(f(values), form) for f in (statistics.median, min, max))
+        return f"{middle} ({low} to {high})"
+
+    seconds, shares = row["seconds"], peak_shares(row)
+    both = [one / two for one, two in zip(seconds["ours-1"], seconds["ours"], strict=True)]
+    words = [
+        f"{row['name']:>16}",
+        f"plain {statistics.median(seconds['plain']):.4f} s, one thread {statistics.median(seconds['plain-1']):.4f} s",
+        f"ours {statistics.median(seconds['ours']):.4f} s",
+        f"ratio {of(ratios(row))}, wanted {row['target']}",
+        f"one worker {of(ratios(row, 'ours-1'))}",
+        f"workers {of(both)}",
+    ]
+    return "; ".join([*words, *([f"of peak {of(shares)}"] if shares else [])])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("workloads", nargs="*", default=list(WORKLOADS))
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--out", type=Path, default=RESULT)
+    options = parser.parse_args()
+    rows = []
+    for name in options.workloads:
+        workload = WORKLOADS[name]
+        apart = difference(workload)
+        if apart > 1e-4:
+            raise SystemExit(f"{name}: the engines do not do the same work: results differ by {apart:.1e}")
+        row = measure(workload, options.repeats) | {"difference": apart}
+        print(line(row), flush=True)
+        rows.append(row)
+        options.out.parent.mkdir(exist_ok=True)
+        result = {"rows": rows, "repeats": options.repeats, "machine": machine_facts()}
+        options.out.write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
