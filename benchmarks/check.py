@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 from plain import Batches, Plain, Shuffled
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -59,7 +58,7 @@ def arithmetic(workload: Workload) -> int:
     plain = Plain(workload, Shuffled())
     per_pass = -(-len(plain.train[0]) // a.batch)
     plain.a = FedAvg(steps=1, batch=a.batch, sgd=a.sgd)
-    with FlopCounterMode(display=False) as counter, torch.backends.mkldnn.flags(enabled=True):
+    with FlopCounterMode(display=False) as counter:
         plain.local(0)
     rest = len(plain.train[0]) / (a.batch * per_pass) if not a.steps else 1.0  # the last batch of a pass is smaller
     return int(counter.get_total_flops() * (a.steps or a.epochs * per_pass) * rest * len(plain.train))

@@ -14,7 +14,9 @@ import statistics
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import torch
 from check import arithmetic, difference
 from workloads import WORKLOADS, Workload
 
@@ -24,13 +26,15 @@ HERE = Path(__file__).parent
 RESULT = HERE / "results" / "speed.json"
 ENGINES = ("plain", "plain-1", "ours", "ours-1", "peak")
 """plain: torch's default threads; plain-1: one thread; ours: a worker for each core; peak: a matrix product, all cores"""
+PEERS = {"flower": "flower.py", "pfl": "pfl_research.py"}
+HOPELESS = 1.5
+"""times as slow as with one thread: then the default number of threads is timed only once"""
 
 
 class Child:
     """A process that times one engine whenever it is asked to."""
 
-    def __init__(self, engine: str, workload: str) -> None:
-        command = [sys.executable, str(HERE / "child.py"), engine, workload]
+    def __init__(self, *command: str) -> None:
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def time(self) -> float:
@@ -49,32 +53,46 @@ class Child:
         self._process.wait()
 
 
-def measure(workload: Workload, repeats: int) -> dict[str, object]:
-    children = {engine: Child(engine, workload.name) for engine in ENGINES}
-    for child in children.values():
-        child.time()  # the first is for warming up
-    turns = [{engine: child.time() for engine, child in children.items()} for _ in range(repeats)]
+def measure(workload: Workload, repeats: int, pythons: dict[str, str]) -> dict[str, Any]:
+    """Timings of all engines in turns. ``pythons`` are the interpreters of the peers that are installed."""
+    here, name = str(HERE / "child.py"), workload.name
+    children = {engine: Child(sys.executable, here, engine, name) for engine in ENGINES}
+    if workload.peers:
+        children |= {peer: Child(python, str(HERE / PEERS[peer]), name) for peer, python in pythons.items()}
+    first = {engine: child.time() for engine, child in children.items()}  # a warm-up
+    seconds: dict[str, list[float]] = {engine: [] for engine in children}
+    if first["plain"] > HOPELESS * first["plain-1"]:
+        children.pop("plain").close()
+        seconds["plain"].append(first["plain"])
+    for _ in range(repeats):
+        for engine, child in children.items():
+            seconds[engine].append(child.time())
     for child in children.values():
         child.close()
     return {
-        "name": workload.name,
+        "name": name,
         "words": workload.words,
         "target": workload.target,
         "target_peak": workload.peak,
-        "seconds": {engine: [t[engine] for t in turns] for engine in ENGINES},
+        "seconds": seconds,
         "operations": arithmetic(workload),
         "load": os.getloadavg()[0],
     }
 
 
-def ratios(row: dict, engine: str = "ours") -> list[float]:
+def ratios(row: dict[str, Any], engine: str = "ours") -> list[float]:
     """How many times as fast as the plain loop, turn by turn, with whichever number of threads serves it better."""
     seconds = row["seconds"]
     better = min(("plain", "plain-1"), key=lambda e: statistics.median(seconds[e]))
-    return [p / o for p, o in zip(seconds[better], seconds[engine], strict=True)]
+    return [p / o for p, o in zip(seconds[better], seconds[engine], strict=False)]
 
 
-def peak_shares(row: dict) -> list[float] | None:
+def against(row: dict[str, Any], peer: str) -> list[float]:
+    """How many times as fast as another library, turn by turn."""
+    return [p / o for p, o in zip(row["seconds"][peer], row["seconds"]["ours"], strict=True)]
+
+
+def peak_shares(row: dict[str, Any]) -> list[float] | None:
     """The part of the machine's peak that our rounds reach, turn by turn."""
     if not row["operations"]:
         return None
@@ -82,7 +100,7 @@ def peak_shares(row: dict) -> list[float] | None:
     return [row["operations"] / ours * per_operation for ours, per_operation in turns]
 
 
-def line(row: dict) -> str:
+def line(row: dict[str, Any]) -> str:
     def of(values: list[float], form: str = ".2f") -> str:
         middle, low, high = (format(f(values), form) for f in (statistics.median, min, max))
         return f"{middle} ({low} to {high})"
@@ -97,6 +115,7 @@ def line(row: dict) -> str:
         f"one worker {of(ratios(row, 'ours-1'))}",
         f"workers {of(both)}",
     ]
+    words += [f"against {peer} {of(against(row, peer))}" for peer in PEERS if peer in seconds]
     return "; ".join([*words, *([f"of peak {of(shares)}"] if shares else [])])
 
 
@@ -105,14 +124,18 @@ def main() -> None:
     parser.add_argument("workloads", nargs="*", default=list(WORKLOADS))
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--out", type=Path, default=RESULT)
+    for peer in PEERS:
+        parser.add_argument(f"--{peer}-python", default="", help=f"interpreter of an environment that has {peer}")
     options = parser.parse_args()
+    torch.set_num_threads(1)  # of the checks in this process
+    pythons = {peer: python for peer in PEERS if (python := getattr(options, f"{peer}_python"))}
     rows = []
     for name in options.workloads:
         workload = WORKLOADS[name]
         apart = difference(workload)
         if apart > 1e-4:
             raise SystemExit(f"{name}: the engines do not do the same work: results differ by {apart:.1e}")
-        row = measure(workload, options.repeats) | {"difference": apart}
+        row = measure(workload, options.repeats, pythons) | {"difference": apart}
         print(line(row), flush=True)
         rows.append(row)
         options.out.parent.mkdir(exist_ok=True)

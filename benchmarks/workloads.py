@@ -36,6 +36,8 @@ class Workload:
     """rounds in one timing: short ones are timed together"""
     peak: float | None = None
     """share of the machine's peak that we want to reach"""
+    peers: bool = False
+    """whether other libraries do it too, where they are installed"""
     evaluation: bool = False
     """what is timed is the evaluation of all clients, not the round"""
 
@@ -112,6 +114,7 @@ WORKLOADS = {
             femnist,
             4.5,
             rounds=3,
+            peers=True,
         ),
         Workload(
             "mlp-fedrep",
@@ -129,6 +132,7 @@ WORKLOADS = {
             cifar,
             1.6,
             peak=0.55,
+            peers=True,
         ),
         Workload(
             "cnn-fedrep",

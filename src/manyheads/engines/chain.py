@@ -52,8 +52,10 @@ class Chain:
     @classmethod
     def of(cls, module: nn.Module, prefix: str = "") -> Chain | None:
         """The chain that a module is, ``prefix`` standing before its parameters' names; None if it is none."""
+        if any(m._forward_hooks or m._forward_pre_hooks for m in module.modules()):
+            return None  # something else happens in between, as with weight normalisation
         layers = list(_layers(module, prefix))
-        flat = bool(layers) and type(layers[0][1]) is nn.Flatten
+        flat = repr(layers[0][1]) == repr(nn.Flatten()) if layers else False
         links: list[Link] = []
         for name, layer in layers[flat:]:
             if type(layer) is nn.Linear and all(layer is not link.linear for link in links):

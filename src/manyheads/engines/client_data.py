@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,7 +13,10 @@ from torch import Tensor
 from manyheads.data import Samples, Scaling
 from manyheads.engines.augment import crop_flip, no_crops
 
-__all__ = ["ClientBatch", "ClientData", "pad_rows"]
+__all__ = ["ClientBatch", "ClientData", "channels_last", "pad_rows", "slices"]
+
+SLICE, IMAGE_SLICE = 1024, 64
+"""samples in one forward pass without gradient; of images fewer, whose activations would fall out of the cache"""
 
 Task = Literal["classification", "regression"]
 
@@ -114,3 +117,18 @@ def pad_rows(rows: Sequence[np.ndarray], starts: np.ndarray) -> tuple[np.ndarray
         padded[client, : len(own)] = own + start
         weight[client, : len(own)] = 1 / len(own)
     return padded, weight
+
+
+def channels_last(value: Tensor) -> Tensor:
+    """Images, and the weights of convolutions, in the order in which convolutions are fastest.
+
+    Measured with the CIFAR networks: 1.2 times in training; without gradient 2 to 3 times, in slices of 64 images.
+    """
+    return value.contiguous(memory_format=torch.channels_last) if value.ndim == 4 else value
+
+
+def slices(x: Tensor) -> Iterator[Tensor]:
+    """Samples in pieces for forward passes without gradient."""
+    size = IMAGE_SLICE if x.ndim == 4 else SLICE
+    for start in range(0, len(x), size):
+        yield channels_last(x[start : start + size])

@@ -24,7 +24,7 @@ from manyheads.core.randomness import Purpose, batch_plan, generator, torch_seed
 from manyheads.core.trees import State, Tree
 from manyheads.engines.augment import crop_flip, draw_crops
 from manyheads.engines.chain import Chain, Steps, descend
-from manyheads.engines.client_data import ClientBatch, ClientData, pad_rows
+from manyheads.engines.client_data import ClientBatch, ClientData, channels_last, pad_rows, slices
 from manyheads.engines.descent import Descent, TorchDescent
 from manyheads.models import Model, Net, losses
 
@@ -38,8 +38,6 @@ STACK_BELOW = 110_000
 """trained parameters a client up to which stacking the clients pays on a CPU"""
 CHAIN_STACK_BELOW = 600_000
 """the same for plain chains of linear layers, computed by hand"""
-SLICE = 1024
-"""samples in one forward pass without gradient"""
 
 
 class LocalCohort:
@@ -315,8 +313,7 @@ class LocalCohort:
         parts = []
         for client, (start, stop) in enumerate(groups):
             own = body if shared else self._of_client(body, client)
-            rows = [self.data.x[i : min(i + SLICE, stop)] for i in range(start, stop, SLICE)]
-            parts += [self.model.features(own, x) for x in rows]
+            parts += [self.model.features(own, x) for x in slices(self.data.x[start:stop])]
         return torch.cat(parts)
 
     # -- values with and without the client dimension -----------------------------------------------------------------
@@ -342,7 +339,7 @@ class LocalCohort:
     ) -> Tree:
         trained = self.each(part)
         for client, plan in enumerate(plans):
-            own = Tree({k: _channels_last(v[client]) for k, v in trained.items()})
+            own = Tree({k: channels_last(v[client]) for k, v in trained.items()})
             leaves = net.bind(own | self._of_client(given, client), train=part)
             descent: Descent | TorchDescent
             if isinstance(opt, SGD):
@@ -366,7 +363,7 @@ class LocalCohort:
                         inputs = crop_flip(
                             inputs, torch.from_numpy(draw_crops(croppers[client], len(rows))).to(x.device)
                         )
-                    inputs = _channels_last(inputs)
+                    inputs = channels_last(inputs)
                     loss = losses(self.data.task, net(inputs), self.data.y[chosen]).mean()
                     descent.step(torch.autograd.grad(loss, descent.params, materialize_grads=True))
                     self._loss[client] += loss.detach()
@@ -485,8 +482,3 @@ def _of(scale: float | Tensor, client: int) -> float | Tensor:
 
 def _cat(trees: Sequence[Tree]) -> Tree:
     return Tree({k: torch.cat([t[k] for t in trees]) for k in trees[0]})
-
-
-def _channels_last(value: Tensor) -> Tensor:
-    """Images and the weights of convolutions in the order in which convolutions are fastest, 1.2 times and more."""
-    return value.contiguous(memory_format=torch.channels_last) if value.ndim == 4 else value

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from manyheads.core.trees import Tree
-from manyheads.engines.client_data import ClientData
-from manyheads.engines.cohort import SLICE, STACK_BELOW, Mode
+from manyheads.engines.client_data import ClientData, slices
+from manyheads.engines.cohort import STACK_BELOW, Mode
 from manyheads.models import Model, Net, losses
 
 __all__ = ["Outcomes", "Scores", "evaluate"]
@@ -74,7 +74,7 @@ def evaluate(model: Model, params: Tree, data: ClientData, mode: Mode = "auto") 
 
 
 def _in_slices(call: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    return torch.cat([call(x[i : i + SLICE]) for i in range(0, len(x), SLICE)])
+    return torch.cat([call(part) for part in slices(x)])
 
 
 def _looped(net: Net, own: Tree, shared: Tree, x: Tensor, data: ClientData) -> Iterator[Tensor]:

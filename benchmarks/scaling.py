@@ -1,0 +1,119 @@
+"""Cost against size: clients a round, parameters of the model, workers. ``python benchmarks/scaling.py``.
+
+Each size runs in a process of its own, so that its peak memory is its own; sizes are interleaved and repeated. Writes
+benchmarks/results/scaling.json and, with what population.py found, the figure benchmarks/results/scaling.svg.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "results"
+ROUNDS = 6
+SIZES: dict[str, list[int]] = {
+    "clients a round": [10, 30, 100, 300, 1000],
+    "parameters": [10_000, 100_000, 1_000_000, 10_000_000],
+    "workers": [1, 2, 3, 4],
+}
+
+
+def measure(what: str, size: int) -> dict[str, float]:
+    """FedAvg, one epoch at batch 10, in this process."""
+    from workloads import classified
+
+    from manyheads import Engine, Evaluate, FedAvg, simulate
+    from manyheads.models import MLP, build_model
+
+    clients = size if what == "clients a round" else 16
+    parameters = size if what == "parameters" else 100_000 if what == "workers" else 10_000
+    inputs = 100
+    width = round(((inputs + 10) ** 2 / 4 + parameters) ** 0.5 - (inputs + 10) / 2)  # inputs-width-width-10
+    federation = classified(clients, 200 if what == "workers" else 20, (inputs,))
+    model = build_model(MLP(hidden=(width, width)), (inputs,), 10, seed=0)
+    run = simulate(
+        FedAvg(),
+        model,
+        federation,
+        rounds=ROUNDS,
+        evaluate=Evaluate(every=ROUNDS),
+        engine=Engine(workers=size if what == "workers" else 1),
+    )
+    own, workers = (resource.getrusage(w).ru_maxrss / 1024 for w in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    seconds = [s for _, s in run.history.column("seconds")][1:]
+    return {"seconds": statistics.median(seconds), "peak_mb": own, "worker_peak_mb": workers}
+
+
+def figure(rows: list[dict[str, Any]], population: list[dict[str, Any]]) -> Any:
+    """Rounds a second and peak memory against each size, on logarithmic axes."""
+    import altair as alt
+
+    points = [
+        {"what": r["what"], "size": r["size"], "rounds a second": 1 / r["seconds"], "peak memory, MB": r["peak_mb"]}
+        for r in rows
+    ] + [
+        {
+            "what": "population",
+            "size": r["population"],
+            "rounds a second": 1 / r["seconds_per_round"],
+            "peak memory, MB": r["peak_mb"],
+        }
+        for r in population
+    ]
+    panels = []
+    for value in ("rounds a second", "peak memory, MB"):
+        line = []
+        for what in ("clients a round", "population", "parameters", "workers"):
+            scale = alt.Scale(type="linear", nice=True) if what == "workers" else alt.Scale(type="log")
+            ticks = alt.Axis(format="~s", tickCount=4, grid=False)
+            base = alt.Chart(alt.Data(values=[p for p in points if p["what"] == what]), width=170, height=150)
+            line.append(
+                base.mark_line(point=True).encode(
+                    x=alt.X("size:Q", title=what, scale=scale, axis=ticks),
+                    y=alt.Y(f"{value}:Q", scale=alt.Scale(type="log"), axis=alt.Axis(format="~s", tickCount=4)),
+                )
+            )
+        panels.append(alt.hconcat(*line))
+    return alt.vconcat(*panels)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(measure(options.one[0], int(options.one[1]))))
+        return
+    from manyheads.run.directory import machine_facts
+
+    runs: dict[tuple[str, int], list[dict[str, float]]] = {}
+    for _ in range(options.repeats):
+        for what, sizes in SIZES.items():
+            for size in sizes:
+                command = [sys.executable, __file__, "--one", what, str(size)]
+                done = subprocess.run(command, capture_output=True, text=True, check=True)
+                runs.setdefault((what, size), []).append(json.loads(done.stdout))
+                print(".", end="", file=sys.stderr, flush=True)
+    rows = []
+    for (what, size), found in runs.items():
+        spread = [f["seconds"] for f in found]
+        middle = {k: statistics.median(f[k] for f in found) for k in found[0]}
+        rows.append({"what": what, "size": size, **middle, "seconds_min": min(spread), "seconds_max": max(spread)})
+        print(f"{what:>16} {size:>10,} {middle['seconds']:9.4f} s {middle['peak_mb']:7.0f} MB")
+    facts = {"rows": rows, "repeats": options.repeats, "load": os.getloadavg()[0], "machine": machine_facts()}
+    (RESULTS / "scaling.json").write_text(json.dumps(facts, indent=2) + "\n")
+    population = json.loads((RESULTS / "population.json").read_text())["rows"]
+    figure(rows, population).save(RESULTS / "scaling.svg")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""The tables of docs/benchmarks.md from the results: ``python benchmarks/tables.py`` writes them between their marks."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+from speed import PEERS, against, peak_shares, ratios
+
+HERE = Path(__file__).parent
+PAGE = HERE.parent / "docs" / "benchmarks.md"
+
+
+def spread(values: list[float], form: str = ".1f") -> str:
+    """The median, and the lowest and highest."""
+    return f"{statistics.median(values):{form}} ({min(values):{form}} to {max(values):{form}})"
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def speed(result: dict[str, Any]) -> str:
+    rows = []
+    for row in result["rows"]:
+        seconds, shares = row["seconds"], peak_shares(row)
+        plain, single = (statistics.median(seconds[e]) for e in ("plain", "plain-1"))
+        once = "" if len(seconds["plain"]) > 1 else " (once)"
+        workers = [one / all_ for one, all_ in zip(seconds["ours-1"], seconds["ours"], strict=True)]
+        rows.append(
+            [
+                row["words"],
+                f"{plain:.3g}{once}",
+                f"{single:.3g}",
+                f"{statistics.median(seconds['ours']):.3g}",
+                f"**{spread(ratios(row))}**",
+                f"{row['target']:g}",
+                spread(ratios(row, "ours-1")),
+                spread(workers, ".2f"),
+                spread([100 * s for s in shares], ".0f") + " %" if shares else "",
+                f"{row['difference']:.0e}",
+                f"{row['load']:.1f}",
+            ]
+        )
+    return table(
+        ["one round of", "plain, s", "plain, 1 thread, s", "manyheads, s", "times as fast", "wanted", "with one worker",
+         "2 workers against 1", "of peak", "results differ by", "load"],
+        rows,
+    )  # fmt: skip
+
+
+def peers(result: dict[str, Any]) -> str:
+    rows = [
+        [row["words"], peer, f"{statistics.median(row['seconds'][peer]):.3g}", spread(against(row, peer))]
+        for row in result["rows"]
+        for peer in PEERS
+        if peer in row["seconds"]
+    ]
+    return table(["one round of", "library", "its seconds", "manyheads is times as fast"], rows)
+
+
+def scaling(result: dict[str, Any]) -> str:
+    rows = [
+        [
+            f"{row['size']:,} {row['what']}",
+            f"{row['seconds']:.4f} ({row['seconds_min']:.4f} to {row['seconds_max']:.4f})",
+            f"{row['peak_mb']:.0f} MB",
+            f"{row['worker_peak_mb']:.0f} MB" if row["what"] == "workers" and row["size"] > 1 else "",
+        ]
+        for row in result["rows"]
+    ]
+    return table(["size", "seconds a round", "peak memory", "largest worker"], rows)
+
+
+def main() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    for name, source, make in (("speed", "speed", speed), ("peers", "speed", peers), ("scaling", "scaling", scaling)):
+        result = json.loads((HERE / "results" / f"{source}.json").read_text(encoding="utf-8"))
+        start, end = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
+        before, rest = page.split(start)
+        after = rest.split(end)[1]
+        page = before + start + make(result) + end + after
+    PAGE.write_text(page, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
