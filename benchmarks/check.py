@@ -51,11 +51,14 @@ def difference(workload: Workload) -> float:
 
 
 def arithmetic(workload: Workload) -> int:
-    """Floating-point operations of the products and convolutions of a round, if it consists of ordinary SGD steps."""
+    """Floating-point operations of the products and convolutions of a round, if it consists of ordinary SGD steps.
+
+    0 if they are not known: torch's counter does not see those inside an LSTM.
+    """
     a = workload.algorithm
-    if not isinstance(a, FedAvg):
-        return 0
     plain = Plain(workload, Shuffled())
+    if not isinstance(a, FedAvg) or any(isinstance(m, nn.LSTM) for m in plain.net.modules()):
+        return 0
     per_pass = -(-len(plain.train[0]) // a.batch)
     plain.a = FedAvg(steps=1, batch=a.batch, sgd=a.sgd)
     with FlopCounterMode(display=False) as counter:

@@ -1,6 +1,7 @@
 """One engine on one workload, in a process of its own: a timing for every line on its standard input.
 
-``python benchmarks/child.py ENGINE WORKLOAD``; the answer to a line is the seconds of one round (or one evaluation).
+``python benchmarks/child.py ENGINE WORKLOAD``; the answer to a line is the seconds of one round (or one evaluation), and
+the seconds of processor time that this process spent on it.
 """
 
 from __future__ import annotations
@@ -25,8 +26,11 @@ def main(engine: str, name: str) -> None:
         return
     if count:
         torch.set_num_threads(int(count))
-    for _, seconds in zip(sys.stdin, (time_peak() if kind == "peak" else time_plain(workload)), strict=False):
-        print(seconds, flush=True)
+    rounds = time_peak() if kind == "peak" else time_plain(workload)
+    spent = time.process_time()
+    for _, seconds in zip(sys.stdin, rounds, strict=False):
+        print(seconds, (time.process_time() - spent) / workload.rounds, flush=True)
+        spent = time.process_time()
 
 
 def time_plain(workload: Workload) -> Iterator[float]:
@@ -48,18 +52,19 @@ def time_ours(workload: Workload, workers: int) -> None:
     from manyheads.run.training import Training
 
     timed: list[float] = []
-    left = time.perf_counter()
     sys.stdin.readline()
+    left, spent = time.perf_counter(), time.process_time()
 
     def on_round(record: dict[str, Any]) -> None:
-        nonlocal left
+        nonlocal left, spent
         whole = time.perf_counter() - left
         timed.append(whole - record["seconds"] if workload.evaluation else record["seconds"])
         if len(timed) == workload.rounds:
-            print(sum(timed) / len(timed), flush=True)
+            print(sum(timed) / len(timed), (time.process_time() - spent) / len(timed), flush=True)
             timed.clear()
             if not sys.stdin.readline():
                 raise SystemExit
+            spent = time.process_time()
         left = time.perf_counter()
 
     training = Training(

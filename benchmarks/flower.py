@@ -14,6 +14,7 @@ import time
 from functools import cache
 from typing import Any
 
+import ray
 import torch
 from flwr.client import ClientApp, NumPyClient
 from flwr.common import Context, ndarrays_to_parameters
@@ -46,7 +47,8 @@ class Timed(FedAvg):
 
     def configure_fit(self, *arguments: Any, **named: Any) -> Any:
         if not sys.stdin.readline():
-            os._exit(0)
+            ray.shutdown()
+            os._exit(0)  # this is a thread of the simulation's
         self.began = time.perf_counter()
         return super().configure_fit(*arguments, **named)
 

@@ -7,7 +7,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from speed import PEERS, against, peak_shares, ratios
+from speed import PEERS, against, peak_shares, processor_ratios, ratios
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "benchmarks.md"
@@ -39,6 +39,7 @@ def speed(result: dict[str, Any]) -> str:
                 f"**{spread(ratios(row))}**",
                 f"{row['target']:g}",
                 spread(ratios(row, "ours-1")),
+                spread(processor_ratios(row)),
                 spread(workers, ".2f"),
                 spread([100 * s for s in shares], ".0f") + " %" if shares else "",
                 f"{row['difference']:.0e}",
@@ -46,7 +47,7 @@ def speed(result: dict[str, Any]) -> str:
             ]
         )
     return table(
-        ["one round of", "plain, s", "plain, 1 thread, s", "manyheads, s", "times as fast", "wanted", "with one worker",
+        ["one round of", "plain, s", "plain, 1 thread, s", "manyheads, s", "times as fast", "wanted", "with one worker", "in processor time, one worker",
          "2 workers against 1", "of peak", "results differ by", "load"],
         rows,
     )  # fmt: skip
