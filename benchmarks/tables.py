@@ -42,7 +42,7 @@ def speed(result: dict[str, Any]) -> str:
                 spread(processor_ratios(row)),
                 spread(workers, ".2f"),
                 spread([100 * s for s in shares], ".0f") + " %" if shares else "",
-                f"{row['difference']:.0e}",
+                f"{row['difference']:.0e}, {row['difference_single_precision']:.0e}",
                 f"{row['load']:.1f}",
             ]
         )
@@ -80,10 +80,10 @@ def main() -> None:
     page = PAGE.read_text(encoding="utf-8")
     for name, source, make in (("speed", "speed", speed), ("peers", "speed", peers), ("scaling", "scaling", scaling)):
         result = json.loads((HERE / "results" / f"{source}.json").read_text(encoding="utf-8"))
-        start, end = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
+        start, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
         before, rest = page.split(start)
         after = rest.split(end)[1]
-        page = before + start + make(result) + end + after
+        page = before + start + make(result) + "\n" + end + after
     PAGE.write_text(page, encoding="utf-8")
 
 

@@ -57,11 +57,15 @@ class Engine:
 def chunked(clients: Sequence[int], sizes: np.ndarray, parameters: int, mode: Mode) -> list[list[int]]:
     """Divide a cohort into chunks of about equal work, the same whatever the number of workers.
 
-    Small models profit from stacking many clients; of large ones, a few at a time keep all workers busy.
+    Small models profit from stacking many clients, the smaller the more; of large ones, a few at a time keep all workers
+    busy. Each chunk carries what the server sends, so that 32 of them are enough, unless they grow too large for memory.
     """
     small = parameters <= STACK_BELOW
-    least = (2 if len(clients) >= 8 else 1) if small else min(4, len(clients))
-    most = (128 if parameters <= 2_000 else 32) if small else 4  # the smaller, the more the calls cost
+    if small:
+        least, most = 2 if len(clients) >= 8 else 1, 128 if parameters <= 2_000 else 32
+    else:
+        least, most = min(-(-len(clients) // 4), 32), max(4, min(32, 16_000_000 // parameters))
+        least = max(least, min(4, len(clients)))
     count = len(clients) if mode == "loop" and not small else max(least, -(-len(clients) // most))
     largest_first = np.argsort(-sizes, kind="stable")
     return [sorted(clients[i] for i in largest_first[start::count]) for start in range(min(count, len(clients)))]
