@@ -31,7 +31,10 @@ format: setup
 	$(BIN)/ruff check --fix .
 
 bench: setup
+	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/scaling.py
 	$(BIN)/python benchmarks/population.py
+	$(BIN)/python benchmarks/tables.py
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache

@@ -27,8 +27,8 @@ RESULT = HERE / "results" / "speed.json"
 ENGINES = ("plain", "plain-1", "ours", "ours-1", "peak")
 """plain: torch's default threads; plain-1: one thread; ours: a worker for each core; peak: a matrix product, all cores"""
 PEERS = {"flower": "flower.py", "pfl": "pfl_research.py"}
-SAME = 1e-3
-"""largest difference of two results on the same batches: rounding of hundreds of steps, relative to the largest weight"""
+SAME = 1e-9
+"""largest difference of two results on the same batches in double precision, relative to the largest weight"""
 HOPELESS = 1.5
 """times as slow as with one thread: then the default number of threads is timed only once"""
 
@@ -150,7 +150,7 @@ def main() -> None:
     for name in options.workloads:
         workload = WORKLOADS[name]
         apart = difference(in_double(workload))
-        if apart > 1e-9:
+        if apart > SAME:
             raise SystemExit(f"{name}: the engines do not do the same work: results differ by {apart:.1e}")
         row = measure(workload, options.repeats, pythons)
         row |= {"difference": apart, "difference_single_precision": difference(workload)}
