@@ -43,6 +43,7 @@ class FedMTL(Algorithm):
     travels: ClassVar[str] = "the client's model up, the pull of the related ones down"
     stays: ClassVar[str] = "nothing but the data: the server knows every client's model"
     models: ClassVar[tuple[ModelKind, ...]] = ("personal", "local")
+    reads_each: ClassVar[bool] = True
 
     epochs: Epochs = 1
     steps: Steps = 0

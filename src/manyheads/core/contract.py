@@ -40,6 +40,7 @@ __all__ = [
     "algorithm_named",
     "check_upload",
     "register",
+    "weighted_mean",
 ]
 
 ModelKind = Literal["global", "personal", "local"]
@@ -158,16 +159,34 @@ class Update(NamedTuple):
 
 @dataclass(frozen=True)
 class Uploads:
-    """The checked uploads of a round, in client order, with a leading client dimension."""
+    """The checked uploads of a round, in client order."""
 
     clients: Sequence[int]
     weights: Tensor
-    values: State
+    rows: State
+    """with a leading dimension: the upload of each client, or a single row, their weighted mean"""
+
+    @property
+    def values(self) -> State:
+        """The upload of each client, for a method that announces ``reads_each``."""
+        if any(len(v) != len(self.clients) for v in self.rows.flat.values()):
+            raise UserError(
+                "the uploads were averaged before they reached the server",
+                fix="a method whose merge() reads them one by one must say so: reads_each = True",
+            )
+        return self.rows
 
     def mean(self) -> State:
         """The weighted mean over clients."""
-        share = self.weights / self.weights.sum()
-        return self.values.map(lambda v: torch.tensordot(share.to(v.dtype), v, dims=1))
+        if all(len(v) == 1 for v in self.rows.flat.values()):
+            return self.rows.map(lambda v: v[0])
+        return weighted_mean(self.rows, self.weights)
+
+
+def weighted_mean(values: State, weights: Tensor) -> State:
+    """The mean over the leading dimension."""
+    share = weights / weights.sum()
+    return values.map(lambda v: torch.tensordot(share.to(v), v, dims=1))
 
 
 class Algorithm:
@@ -185,6 +204,8 @@ class Algorithm:
     """models it can be evaluated by, the one that the paper's results are about first"""
     pooled: ClassVar[bool] = False
     """the upload is linear in the client's loss, so the weighted mean over clients is one gradient of the pooled loss"""
+    reads_each: ClassVar[bool] = False
+    """merge reads the uploads one by one; otherwise it gets their weighted mean, taken where the clients were trained"""
 
     def everyone(self, round: int) -> bool:
         """Whether all clients take part in that round, whatever the participation."""

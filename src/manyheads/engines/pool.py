@@ -18,7 +18,7 @@ from manyheads.core.contract import Algorithm
 from manyheads.core.settings import settings
 from manyheads.data import Federation
 from manyheads.engines.cohort import STACK_BELOW, Mode
-from manyheads.engines.workbench import Workbench
+from manyheads.engines.workbench import Keep, Workbench
 from manyheads.engines.workers import Workers
 from manyheads.models import Model
 
@@ -74,11 +74,9 @@ def chunked(clients: Sequence[int], sizes: np.ndarray, parameters: int, mode: Mo
 class Pool:
     """Runs methods of a :class:`Workbench`, here or in worker processes. Use as a context manager."""
 
-    def __init__(
-        self, engine: Engine, algorithm: Algorithm, model: Model, federation: Federation, keep_local: bool
-    ) -> None:
+    def __init__(self, engine: Engine, algorithm: Algorithm, model: Model, federation: Federation, keep: Keep) -> None:
         self._engine, self._federation = engine, federation
-        self._bench = Workbench(algorithm, model, federation, engine.mode, engine.resolved_device(), keep_local)
+        self._bench = Workbench(algorithm, model, federation, engine.mode, engine.resolved_device(), keep)
         self._workers: Workers | None = None
         self._stack = ExitStack()
 
@@ -100,21 +98,21 @@ class Pool:
         if method != "fork":  # the data reaches them as files, mapped into memory once for all
             source = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="manyheads-"))
             self._federation.save(source)
-        arguments = (bench.algorithm, bench.model, source, bench.mode, str(bench.device), bench.keep_local)
+        arguments = (bench.algorithm, bench.model, source, bench.mode, str(bench.device), bench.keep)
         return Workers(count, multiprocessing.get_context(method), _workbench, arguments)
 
-    def run(self, method: str, tasks: Sequence[tuple[Any, ...]]) -> Iterator[Any]:
-        """Results of ``Workbench.method(*task)``, in the order of the tasks."""
+    def run(self, method: str, common: tuple[Any, ...], tasks: Sequence[tuple[Any, ...]]) -> Iterator[Any]:
+        """Results of ``Workbench.method(*common, *task)``, in the order of the tasks."""
         if self._workers is not None:
-            return self._workers.map(method, tasks)
-        return (getattr(self._bench, method)(*task) for task in tasks)
+            return self._workers.map(method, tasks, common)
+        return (getattr(self._bench, method)(*common, *task) for task in tasks)
 
 
 def _workbench(
-    algorithm: Algorithm, model: Model, source: Federation | str, mode: Mode, device: str, keep_local: bool
+    algorithm: Algorithm, model: Model, source: Federation | str, mode: Mode, device: str, keep: Keep
 ) -> Workbench:
     federation = Federation.load(source) if isinstance(source, str) else source
-    return Workbench(algorithm, model, federation, mode, device, keep_local)
+    return Workbench(algorithm, model, federation, mode, device, keep)
 
 
 @contextmanager

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal, NamedTuple, cast
 
 import numpy as np
 import torch
 
-from manyheads.core.contract import Algorithm, ModelKind, Round, check_upload, finite_clients
+from manyheads.core.contract import Algorithm, ModelKind, Round, check_upload, finite_clients, weighted_mean
 from manyheads.core.errors import UserError
 from manyheads.core.optim import FineTune
 from manyheads.core.randomness import Purpose
@@ -20,23 +20,35 @@ from manyheads.engines.cohort import LocalCohort, Mode, fine_tuned
 from manyheads.engines.evaluation import Outcomes, Scores, evaluate
 from manyheads.models import Model
 
-__all__ = ["LOCAL", "Evaluation", "Trained", "Workbench", "model_of"]
+__all__ = ["LOCAL", "Evaluation", "Keep", "Trained", "Workbench", "average", "model_of"]
 
 LOCAL = "local model"
 """entry of a personal state under which the model after the last local update is kept, if the protocol asks for it"""
 
 
+class Keep(NamedTuple):
+    """What is wanted of local training beside what the method itself needs."""
+
+    local: bool = False
+    """the model after the last local update, as part of the personal state"""
+    each: bool = False
+    """every client's upload, not only their mean"""
+
+
 @dataclass(frozen=True)
 class Trained:
-    """Local training of a chunk. Rows of ``upload`` are clients, or one for all if the chunk was pooled."""
+    """Local training of a chunk. All but ``clients`` and ``losses`` are of those whose results can be used."""
 
     clients: list[int]
-    weights: np.ndarray
-    upload: State
-    client: State
-    train_loss: np.ndarray
+    losses: np.ndarray
+    """in training, of each client, or one for all if the chunk was pooled"""
     bad: dict[int, str]
-    """position in the chunk of clients whose result cannot be used, and why"""
+    """clients whose results cannot be used, and why"""
+    good: list[int]
+    weights: np.ndarray
+    upload: State | None
+    """one row a client, or a single one, their weighted mean; None if there is no client"""
+    client: State
 
 
 @dataclass(frozen=True)
@@ -54,11 +66,17 @@ class Workbench:
     """An algorithm, a model and the data, ready to work on clients of any round."""
 
     def __init__(
-        self, algorithm: Algorithm, model: Model, federation: Federation, mode: Mode, device: str, keep_local: bool
+        self,
+        algorithm: Algorithm,
+        model: Model,
+        federation: Federation,
+        mode: Mode,
+        device: str,
+        keep: Keep,
     ) -> None:
         self.algorithm, self.model, self.federation, self.mode = algorithm, model, federation, mode
         self.device = torch.device(device)
-        self.keep_local = keep_local
+        self.keep = keep
         model.module.to(self.device)
 
     def _data(self, samples: Samples, clients: Sequence[int], augment: bool = False) -> ClientData:
@@ -66,28 +84,49 @@ class Workbench:
         return ClientData.of(samples.select(clients), self.federation.task, like, self.federation.scaling, augment)
 
     def train(
-        self, round: Round, clients: list[int], weights: np.ndarray, download: State, client: State, expected: State
+        self,
+        round: Round,
+        shared: State,
+        expected: State,
+        clients: list[int],
+        weights: np.ndarray,
+        own: State,
+        client: State,
     ) -> Trained:
-        """Local training. ``download`` holds what was sent to all and, with a client dimension, to each."""
-        download, client = (s.map(lambda v: v.to(self.device)) for s in (download, client))
+        """Local training, from what was sent to all (``shared``) and, with a client dimension, to each (``own``)."""
+        download, client = (s.map(lambda v: v.to(self.device)) for s in (shared | own, client))
         data = self._data(self.federation.train, clients, self.federation.augment)
         if self.algorithm.pooled and self.mode != "loop":
             cohort = LocalCohort(self.model, data, clients, round, self.mode, pooled=torch.from_numpy(weights))
             update = self.algorithm.local(cohort, download, client)
             if finite_clients(update.upload, 1).all():
                 check_upload(update.upload, expected, 1)
-                total = weights.sum(keepdims=True)
-                return Trained(clients, total, _home(update.upload), State(), cohort.train_loss[:1], {})
+                return Trained(clients, cohort.train_loss[:1], {}, clients, weights, _home(update.upload), State())
         cohort = LocalCohort(self.model, data, clients, round, self.mode)
         update = self.algorithm.local(cohort, download, client)
-        kept = update.client | self._local_model(update.model)
-        bad = self._faults(update.upload, kept, expected, weights)
-        return Trained(clients, weights, _home(update.upload), _home(kept), cohort.train_loss, bad)
+        upload, kept = update.upload, update.client | self._local_model(update.model)
+        bad = self._faults(upload, kept, expected, weights)
+        good = [i for i in range(len(clients)) if i not in bad]
+        if bad:
+            upload, kept = (s.map(lambda v: v[good]) for s in (upload, kept))
+            weights = weights[good]
+        if good and not self.keep.each:
+            upload = average(upload, weights)
+        return Trained(
+            clients,
+            cohort.train_loss,
+            {clients[i]: why for i, why in bad.items()},
+            [clients[i] for i in good],
+            weights,
+            _home(upload) if good else None,
+            _home(kept),
+        )
 
     def _local_model(self, model: Tree | None) -> State:
-        return State(**{LOCAL: model}) if self.keep_local and model is not None else State()
+        return State(**{LOCAL: model}) if self.keep.local and model is not None else State()
 
     def _faults(self, upload: State, kept: State, expected: State, weights: np.ndarray) -> dict[int, str]:
+        """Positions of clients whose results cannot be used, and why."""
         try:
             check_upload(upload, expected, len(weights))
         except UserError as error:
@@ -102,11 +141,11 @@ class Workbench:
         unfit = np.flatnonzero(~(np.isfinite(weights) & (weights > 0)))
         return faults | {i: f"weight {weights[i]} is not a positive number" for i in unfit.tolist()}
 
-    def evaluate(self, round: Round, clients: list[int], what: Evaluation, server: State, client: State) -> Scores:
+    def evaluate(self, round: Round, what: Evaluation, server: State, clients: list[int], client: State) -> Scores:
         """Score clients of the federation, or of its new clients, after fine-tuning if that is asked for."""
-        return self.outcomes(round, clients, what, server, client).sums()
+        return self.outcomes(round, what, server, clients, client).sums()
 
-    def outcomes(self, round: Round, clients: list[int], what: Evaluation, server: State, client: State) -> Outcomes:
+    def outcomes(self, round: Round, what: Evaluation, server: State, clients: list[int], client: State) -> Outcomes:
         """The same, sample by sample."""
         server, client = (s.map(lambda v: v.to(self.device)) for s in (server, client))
         params = model_of(self.algorithm, what.kind, server, client)
@@ -120,6 +159,13 @@ class Workbench:
             cohort = LocalCohort(self.model, data, names, round, self.mode, purpose=Purpose.FINETUNE)
             params = fine_tuned(cohort, self.model, params, what.tune)
         return evaluate(self.model, params, self._data(getattr(federation, what.split), clients), self.mode)
+
+
+def average(upload: State, weights: np.ndarray) -> State:
+    """A single row: the weighted mean of the clients' uploads, which may have been averaged already."""
+    if all(len(v) == 1 for v in upload.flat.values()):
+        return upload
+    return weighted_mean(upload, torch.from_numpy(weights)).map(lambda v: v.unsqueeze(0))
 
 
 def model_of(algorithm: Algorithm, kind: ModelKind, server: State, client: State) -> Tree:

@@ -10,6 +10,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from queue import SimpleQueue
@@ -23,6 +24,19 @@ from manyheads.core.errors import UserError
 __all__ = ["Workers"]
 
 
+@dataclass(eq=False)
+class _Call:
+    """Calls that have their method and first arguments in common, which each worker is told once."""
+
+    common: Packed
+
+
+@dataclass
+class _Worker:
+    pipe: Connection
+    told: _Call | None = None
+
+
 class Workers:
     """``count`` processes that each hold ``make(*arguments)`` and answer calls of its methods.
 
@@ -31,7 +45,7 @@ class Workers:
 
     def __init__(self, count: int, context: BaseContext, make: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         self._processes: list[Any] = []
-        self._free: SimpleQueue[Connection] = SimpleQueue()
+        self._free: SimpleQueue[_Worker] = SimpleQueue()
         pipes = []
         for _ in range(count):
             here, there = context.Pipe()
@@ -43,18 +57,24 @@ class Workers:
             self._processes.append(process)
             pipes.append(here)
         for here in pipes:
-            self._free.put(here)
+            self._free.put(_Worker(here))
         self._threads = ThreadPoolExecutor(count)
 
-    def map(self, method: str, tasks: Sequence[tuple[Any, ...]]) -> Iterator[Any]:
-        """Results of ``method(*task)``, in the order of the tasks, each given to the next worker that is free."""
-        return self._threads.map(lambda task: self._ask(method, task), tasks)
+    def map(self, method: str, tasks: Sequence[tuple[Any, ...]], common: tuple[Any, ...] = ()) -> Iterator[Any]:
+        """Results of ``method(*common, *task)``, in the order of the tasks, each given to the next free worker."""
+        call = _Call(_packed((method, common)))
+        return self._threads.map(lambda task: self._ask(call, task), tasks)
 
-    def _ask(self, method: str, task: tuple[Any, ...]) -> Any:
+    def _ask(self, call: _Call, task: tuple[Any, ...]) -> Any:
         worker = self._free.get()
         try:
-            _send(worker, _packed((method, task)))
-            error, result = _receive(worker)
+            news = worker.told is not call
+            worker.pipe.send(news)
+            if news:
+                _send(worker.pipe, call.common)
+                worker.told = call
+            _send(worker.pipe, _packed(task))
+            error, result = _receive(worker.pipe)
         except (EOFError, OSError):
             raise UserError(
                 "a worker process ended unexpectedly",
@@ -115,10 +135,13 @@ def _serve(parent: Connection, parent_id: int, make: Callable[..., Any], argumen
     threading.Thread(target=_end_with, args=(parent_id,), daemon=True).start()
     torch.set_num_threads(1)
     bench = make(*arguments)
+    method, common = "", ()
     while True:
-        method, task = _receive(parent)
+        if parent.recv():
+            method, common = _receive(parent)
+        task = _receive(parent)
         try:
-            answer = _packed((None, getattr(bench, method)(*task)))
+            answer = _packed((None, getattr(bench, method)(*common, *task)))
         except Exception as error:
             error.add_note(f"in worker process {os.getpid()}:\n{traceback.format_exc()}")
             answer = _packed((error, None))

@@ -21,6 +21,7 @@ from manyheads.core.trees import State
 from manyheads.data import Federation
 from manyheads.engines.evaluation import Scores
 from manyheads.engines.pool import Pool, chunked
+from manyheads.engines.workbench import Trained, average
 from manyheads.models import Model
 from manyheads.run.directory import RunDirectory
 from manyheads.run.monitors import Monitors, Seen
@@ -82,19 +83,19 @@ class Loop:
         cohort = sample_cohort(self.training, len(self.federation), index, self.algorithm.everyone(index))
         round = Round(index, self.training.seed, len(self.federation), len(cohort))
         expected = self.algorithm.expects(self.server, round)
-        tasks, sent = self._tasks(round, cohort, expected)
+        shared = self.algorithm.download(self.server, round)
+        tasks = self._tasks(round, cohort)
+        sent = shared.nbytes * len(cohort) + sum(own.nbytes for _, _, own, _ in tasks)
         losses: dict[int, float] = {}
         bad: dict[int, str] = {}
-        good: list[tuple[list[int], np.ndarray, State]] = []
-        for trained in pool.run("train", tasks):
-            losses |= zip(trained.clients, trained.train_loss.tolist(), strict=False)
-            bad |= {trained.clients[i]: why for i, why in trained.bad.items()}
-            keep = [i for i in range(len(trained.weights)) if i not in trained.bad]
-            if keep:
-                clients = [trained.clients[i] for i in keep]
-                self.store.write(clients, trained.client.map(lambda v: v[keep]))  # noqa: B023 (used at once)
-                good.append((clients, trained.weights[keep], trained.upload.map(lambda v: v[keep])))  # noqa: B023
-        self.server, uploads = self._merge(round, good, bad)
+        good: list[Trained] = []
+        for trained in pool.run("train", (round, shared, expected), tasks):
+            losses |= zip(trained.clients, trained.losses.tolist(), strict=False)
+            bad |= trained.bad
+            if trained.good:
+                self.store.write(trained.good, trained.client)
+                good.append(trained)
+        self.server = self._merge(round, good, bad)
         trained_on = [loss for loss in losses.values() if np.isfinite(loss)]
         record: dict[str, Any] = {
             "round": index,
@@ -107,8 +108,8 @@ class Loop:
             "seconds": time.perf_counter() - started,
         }
         if self.training.monitor:
-            kept = self.store.read(sorted(c for ids, _, _ in good for c in ids))
-            record["monitors"] = self._monitors(Seen(self.server, uploads.values, kept))
+            uploads = gathered(good, each=True)
+            record["monitors"] = self._monitors(Seen(self.server, uploads.rows, self.store.read(uploads.clients)))
         protocol = self.training.evaluate
         due = protocol.due(index, self.training.rounds)
         if due:
@@ -132,43 +133,33 @@ class Loop:
             if tuned:
                 yield replace(last, model="finetuned", who="new")
 
-    def _tasks(self, round: Round, cohort: list[int], expected: State) -> tuple[list[tuple[Any, ...]], int]:
-        """What each chunk of the cohort is to do, and the bytes sent to the clients for it."""
+    def _tasks(self, round: Round, cohort: list[int]) -> list[tuple[list[int], np.ndarray, State, State]]:
+        """Each chunk of the cohort: its clients, their weights, what is sent to each of them, what each keeps."""
         sizes = self.federation.train.sizes
         kind = self.training.weighting if self.training.weighting != "auto" else self.algorithm.weighting
-        shared = self.algorithm.download(self.server, round)
-        tasks, sent = [], shared.nbytes * len(cohort)
+        tasks = []
         for clients in self._chunks(cohort, sizes):
             weights = sizes[clients].astype(float) if kind == "samples" else np.ones(len(clients))
             own = self.algorithm.download_each(self.server, clients, round)
-            sent += own.nbytes
-            tasks.append((round, clients, weights, shared | own, self.store.read(clients), expected))
-        return tasks, sent
+            tasks.append((clients, weights, own, self.store.read(clients)))
+        return tasks
 
     def _chunks(self, clients: Sequence[int], sizes: np.ndarray) -> list[list[int]]:
         return chunked(clients, sizes[clients], self.model.params.all.numel, self.training.engine.mode)
 
-    def _merge(
-        self, round: Round, good: list[tuple[list[int], np.ndarray, State]], bad: dict[int, str]
-    ) -> tuple[State, Uploads]:
+    def _merge(self, round: Round, good: list[Trained], bad: dict[int, str]) -> State:
         if not good:
             if self.done:
                 self._commit()
             kind = Diverged if _not_finite(bad) else UserError
             raise kind(self._why_all_bad(round, bad), fix=self._likely_cause(bad))
-        clients = np.array([c for ids, weights, _ in good for c in ids[: len(weights)]])
-        order = torch.from_numpy(np.argsort(clients, kind="stable"))
-        leaves = [upload.flat for _, _, upload in good]
-        values = good[0][2].unflat({k: torch.cat([part[k] for part in leaves])[order] for k in leaves[0]})
-        weights = torch.from_numpy(np.concatenate([w for _, w, _ in good]))[order]
-        uploads = Uploads(clients[order.numpy()].tolist(), weights, values)
-        server = self.algorithm.merge(self.server, uploads, round)
+        server = self.algorithm.merge(self.server, gathered(good, self.algorithm.reads_each), round)
         if not finite_clients(server.map(lambda v: v.unsqueeze(0)), 1).all():
             raise Diverged(
                 f"round {round.index}: the merged model is not finite: training diverged",
                 fix=self._likely_cause(bad),
             )
-        return server, uploads
+        return server
 
     def _why_all_bad(self, round: Round, bad: dict[int, str]) -> str:
         why = next(iter(bad.values()))
@@ -190,8 +181,9 @@ class Loop:
             federation = self.federation.new
         clients = cohort if protocol.who == "sampled" else range(len(federation))
         chunks = self._chunks(clients, getattr(federation, protocol.split).sizes)
-        tasks = [(round, ids, what, self.server, self._personal(ids, protocol.who == "new")) for ids in chunks]
-        scores = [np.concatenate(column) for column in zip(*pool.run("evaluate", tasks), strict=True)]
+        tasks = [(ids, self._personal(ids, protocol.who == "new")) for ids in chunks]
+        found = pool.run("evaluate", (round, what, self.server), tasks)
+        scores = [np.concatenate(column) for column in zip(*found, strict=True)]
         ids = np.concatenate([np.array(c) for c in chunks])
         order = np.argsort(ids)
         summary = protocol.summary(ids[order], Scores(*(s[order] for s in scores)), self.federation.task)
@@ -204,6 +196,28 @@ class Loop:
             return self.store.read(clients)
         fresh = self.algorithm.newcomer(self.model.params, self.server)
         return fresh.map(lambda v: v.expand(len(clients), *v.shape))
+
+
+def gathered(chunks: list[Trained], each: bool) -> Uploads:
+    """The uploads of all chunks: of ``each`` client, if that is asked for and the chunks carry them, or their mean.
+
+    The mean is that of the chunks' means, the same whether those were taken at the workers or are taken here.
+    """
+    clients = np.array([client for chunk in chunks for client in chunk.good])
+    order = torch.from_numpy(np.argsort(clients, kind="stable"))
+    weights = torch.from_numpy(np.concatenate([chunk.weights for chunk in chunks]))[order]
+    parts = [(chunk, chunk.upload) for chunk in chunks if chunk.upload is not None]
+    if each and all(len(v) == len(chunk.good) for chunk, upload in parts for v in upload.flat.values()):
+        leaves = [upload.flat for _, upload in parts]
+        rows = {k: torch.cat([part[k] for part in leaves])[order] for k in leaves[0]}
+    else:
+        share = [float(chunk.weights.sum() / weights.sum()) for chunk, _ in parts]
+        leaves = [average(upload, chunk.weights).flat for chunk, upload in parts]
+        rows = {k: share[0] * v for k, v in leaves[0].items()}
+        for part, scale in zip(leaves[1:], share[1:], strict=True):
+            for name, total in rows.items():
+                total.add_(part[name], alpha=scale)
+    return Uploads(clients[order.numpy()].tolist(), weights, parts[0][1].unflat(rows))
 
 
 def _not_finite(bad: dict[int, str]) -> bool:

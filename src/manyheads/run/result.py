@@ -15,7 +15,7 @@ from manyheads.core.store import PersonalStore
 from manyheads.core.trees import State, Tree
 from manyheads.data import Encoding, Federation
 from manyheads.engines.evaluation import Outcomes
-from manyheads.engines.workbench import Workbench, model_of
+from manyheads.engines.workbench import Keep, Workbench, model_of
 from manyheads.models import Model
 from manyheads.run.directory import RunDirectory, read_config
 from manyheads.run.training import Training
@@ -89,10 +89,10 @@ class Run:
         """
         protocol = replace(self.training.evaluate, split=split, model="finetuned" if finetuned else "auto", who="all")
         clients, engine = list(range(len(federation))), self.training.engine
-        bench = Workbench(self.algorithm, self.model, federation, engine.mode, engine.resolved_device(), False)
+        bench = Workbench(self.algorithm, self.model, federation, engine.mode, engine.resolved_device(), Keep())
         round = Round(self.rounds, self.training.seed, len(federation), len(clients))
         what = protocol.evaluation(self.algorithm, self.training.finetune)
-        return bench.outcomes(round, clients, what, self.server, self._store.read(clients))
+        return bench.outcomes(round, what, self.server, clients, self._store.read(clients))
 
     def save(self, folder: str | Path) -> Path:
         """Copy the run to a folder that :func:`manyheads.load` reads."""

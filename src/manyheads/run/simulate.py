@@ -21,7 +21,7 @@ from manyheads.core.trees import State
 from manyheads.data import Federation
 from manyheads.engines.client_data import ClientData
 from manyheads.engines.pool import Engine, Pool
-from manyheads.engines.workbench import LOCAL, model_of
+from manyheads.engines.workbench import LOCAL, Keep, model_of
 from manyheads.models import Model, build_model, model_named
 from manyheads.run.directory import RunDirectory, read_config
 from manyheads.run.loop import Loop, sample_cohort
@@ -124,8 +124,8 @@ def run_training(
             history = History.read(directory.history_path, upto=done)
             history.rewrite()
         loop = Loop(algorithm, model, federation, training, directory, store, server, history, done)
-        keep_local = training.evaluate.model == "local"
-        with Pool(training.engine, algorithm, model, federation, keep_local) as pool:
+        keep = Keep(local=training.evaluate.model == "local", each=algorithm.reads_each or bool(training.monitor))
+        with Pool(training.engine, algorithm, model, federation, keep) as pool:
             loop.run(pool, on_round or (lambda _: None))
     finally:
         directory.unlock()
