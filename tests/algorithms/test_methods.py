@@ -12,6 +12,7 @@ from quadratic import DIM, Quadratic, model, problem
 
 import manyheads as mh
 from manyheads import SGD, Evaluate, Federation, Model, State, Tree, simulate
+from manyheads.algorithms.fedrep_linear import least_squares
 from manyheads.core.contract import Round
 from manyheads.core.optim import FineTune
 from manyheads.data import LinearTasks, Samples
@@ -543,3 +544,23 @@ def test_what_a_newcomer_starts_from(algorithm, start):
         else run.server.model
     )
     assert all(torch.allclose(own[k], wanted[k]) for k in wanted)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_least_squares_of_every_kind_of_client(dtype):
+    """Well posed, nearly singular, singular, with fewer samples than features, and all zero."""
+    generator = torch.Generator().manual_seed(0)
+    z = torch.randn(6, 8, 3, dtype=torch.float64, generator=generator)
+    y = torch.randn(6, 8, dtype=torch.float64, generator=generator)
+    z[1, :, 2] = z[1, :, 1] + 1e-3 * z[1, :, 2]
+    z[2, :, 2] = z[2, :, 1]
+    z[3, 2:] = 0
+    z[4] = 0
+    z[5] *= 1e-4
+    found = least_squares(z.to(dtype), y.to(dtype))
+    exact = torch.stack(
+        [torch.linalg.lstsq(a, b[:, None], driver="gelsd").solution[:, 0] for a, b in zip(z, y, strict=True)]
+    )
+    error = (found - exact).norm(dim=1) / exact.norm(dim=1).clamp(min=1)
+    condition = torch.tensor([1, 1e3, 1, 1, 1, 1])
+    assert (error <= 100 * torch.finfo(dtype).eps * condition).all(), error

@@ -54,6 +54,27 @@ def test_what_was_written_is_read_in_any_order_with_its_types(path):
     assert_holds(store, [1, 3, 0, 2, 3], [20, 31, 10, 0, 31])
 
 
+def test_many_clients_in_runs_and_alone_through_many_checkpoints(path):
+    """Against a dictionary: random cohorts, some of them neighbours, with checkpoints in between."""
+    rng, clients = np.random.default_rng(0), 50
+    store, expected = PersonalStore(path, initial(), clients), dict.fromkeys(range(clients), 0)
+    for turn in range(1, 40):
+        if turn % 3 == 0:
+            chosen = list(range(turn % 20, turn % 20 + 25))
+        else:
+            chosen = rng.choice(clients, 12, replace=False).tolist()
+        values = [(turn + c) % 100 for c in chosen]
+        store.write(chosen, states(values))
+        expected |= dict(zip(chosen, values, strict=True))
+        if turn % 5 == 0:
+            store.committed()
+        asked = rng.integers(0, clients, 30).tolist()
+        assert_holds(store, asked, [expected[c] for c in asked])
+    restored = PersonalStore(path, initial(), clients)
+    restored.restore(store.tables())
+    assert_holds(restored, list(range(clients)), list(expected.values()))
+
+
 def test_what_was_read_is_a_copy(path):
     store = PersonalStore(path, initial(), CLIENTS)
     store.read([0]).head["weight"].fill_(9)
@@ -165,8 +186,8 @@ def test_the_file_is_a_safetensors_file(path):
     store.sync()
     with safe_open(path, framework="pt") as file:
         records = file.get_tensor("records")
-    assert records.shape == (CLIENTS, 3, store.layout.nbytes)
-    assert records[3, int(store.slot[3]) - 1].numpy().tobytes() == store.layout.pack(states([5])).tobytes()
+    assert records.shape == (3, CLIENTS, store.layout.nbytes)
+    assert records[int(store.slot[3]) - 1, 3].numpy().tobytes() == store.layout.pack(states([5])).tobytes()
 
 
 @pytest.mark.parametrize("empty", [State(), State(head=Tree())])

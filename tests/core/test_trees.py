@@ -109,6 +109,22 @@ def test_arithmetic_leaves_its_operands_as_they_were_and_clone_shares_no_memory(
     assert_same(tree, before)
 
 
+def test_a_multiple_in_a_sum_is_the_multiple_added():
+    tree, other = server_tree(), 3 * server_tree()
+    for got, want in (
+        (tree - 0.5 * other, lambda a, b: a - 0.5 * b),
+        (0.5 * tree + 0.25 * other, lambda a, b: 0.5 * a + 0.25 * b),
+        (tree + 2 * (0.5 * other), lambda a, b: a + b),
+    ):
+        assert_same(got, tree.map(want, other))
+    multiple = 0.5 * tree
+    assert_same(tree - multiple, multiple)  # looked at after it was part of a sum
+    whole = Tree({"count": torch.tensor([2, 4])})
+    assert torch.equal((whole + 0.5 * whole)["count"], torch.tensor([3.0, 6.0]))
+    with pytest.raises(KeyError):
+        tree - 0.5 * Tree({"w": tree["w"]})
+
+
 def test_a_state_cannot_be_changed_and_names_what_it_has():
     value = state()
     with pytest.raises(AttributeError, match="a State is a value"):

@@ -219,6 +219,13 @@ def test_linear_fedrep_equals_the_plain_loop(algorithm, mode):
     agrees(algorithm, module.double(), head, tasks.federation(seed=3), mode, atol=1e-9)
 
 
+@pytest.fixture
+def divided(monkeypatch):
+    """Small cohorts are divided too: otherwise they are one chunk, which no worker gets."""
+    monkeypatch.setattr("manyheads.engines.pool.MOMENT", 0)
+
+
+@pytest.mark.usefixtures("divided")
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=str)
 def test_workers_change_no_bit(algorithm):
     federation = ragged(sizes=(3, 20, 11, 8, 30, 5, 14, 9, 26, 17, 2, 12))
@@ -229,6 +236,7 @@ def test_workers_change_no_bit(algorithm):
     assert len(sums) == 1
 
 
+@pytest.mark.usefixtures("divided")
 def test_spawned_workers_change_no_bit():
     engines = (Engine(), Engine(workers=2, start_method="spawn"))
     runs = [simulate(FedRep(head_epochs=2), "mlp", ragged(), rounds=2, engine=e) for e in engines]
@@ -236,6 +244,7 @@ def test_spawned_workers_change_no_bit():
     assert runs[0].accuracy == runs[1].accuracy
 
 
+@pytest.mark.usefixtures("divided")
 def test_dropout_is_addressed_too():
     module = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 3))
     for algorithm in (FedAvg(), PerFedAvg(batch=5, steps=2), APFL()):
@@ -268,6 +277,7 @@ def test_dropout_of_single_gradients_is_addressed_and_leaves_the_global_generato
     assert torch.equal(before, torch.get_rng_state())
 
 
+@pytest.mark.usefixtures("divided")
 def test_linear_fedrep_is_the_same_every_time():
     federation = LinearTasks(clients=40, dim=10, rank=3, samples=20).federation(seed=0)
     runs = {

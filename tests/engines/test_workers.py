@@ -18,6 +18,19 @@ from manyheads.core.trees import Tree
 from manyheads.engines.workers import Workers
 
 
+class Told:
+    """Something that all tasks of a call have in common."""
+
+    sent = 0
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __reduce__(self) -> tuple[type, tuple[int]]:
+        Told.sent += 1
+        return Told, (self.number,)
+
+
 class Bench:
     """What the workers hold in these tests."""
 
@@ -30,6 +43,9 @@ class Bench:
 
     def double(self, values: Tree) -> Tree:
         return 2 * values
+
+    def told(self, common: Told, value: int) -> tuple[int, int]:
+        return id(common), common.number + value
 
     def zeros(self, size: int) -> torch.Tensor:
         return torch.zeros(size)
@@ -51,6 +67,15 @@ def workers(request):
 def test_results_come_in_the_order_of_the_tasks(workers):
     tasks = [(i, 0.05 if i == 0 else 0) for i in range(20)]
     assert list(workers.map("add", tasks)) == [10 + i for i in range(20)]
+
+
+def test_what_all_tasks_have_in_common_is_packed_once_and_held_by_each_worker(workers):
+    for number in (100, 200):
+        before = Told.sent
+        found = list(workers.map("told", [(i,) for i in range(12)], (Told(number),)))
+        assert [value for _, value in found] == [number + i for i in range(12)]
+        assert Told.sent == before + 1
+        assert len({place for place, _ in found}) <= 2
 
 
 def test_trees_travel_whatever_their_strides_and_can_be_written_to(workers):

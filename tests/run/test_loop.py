@@ -111,6 +111,42 @@ def test_a_bad_upload_is_dropped_and_recorded_and_the_rest_is_merged(mode):
         torch.testing.assert_close(value, wanted, atol=1e-6, rtol=1e-5)
 
 
+@settings
+class Median(Algorithm):
+    """A merge that needs every upload for itself."""
+
+    name: ClassVar[str] = "median"
+    models: ClassVar[tuple[str, ...]] = ("global",)
+
+    def init_server(self, params, population):
+        return State(model=params.all)
+
+    def local(self, cohort, server, client):
+        return Update(State(model=cohort.sgd(server.model, opt=SGD(), batch=10, epochs=1)))
+
+    def merge(self, server, uploads, round):
+        assert len(uploads.clients) == len(uploads.weights) == 10
+        return uploads.values.map(lambda v: v.median(dim=0).values)
+
+    def global_model(self, server):
+        return server.model
+
+
+@settings
+class AnnouncedMedian(Median):
+    reads_each: ClassVar[bool] = True
+
+
+def test_uploads_reach_the_merge_one_by_one_only_if_it_says_so():
+    with pytest.raises(UserError, match=r"averaged before they reached the server.*reads_each = True"):
+        simulate(Median(), small_net(), ragged(), rounds=1)
+    own = simulate(FedAvg(epochs=1, batch=10), small_net(), ragged(), rounds=1, evaluate=Evaluate(model="local"))
+    merged = simulate(AnnouncedMedian(), small_net(), ragged(), rounds=1).server.model
+    for name, value in merged.items():
+        wanted = torch.stack([own.client_model(i)[name] for i in range(10)]).median(dim=0).values
+        torch.testing.assert_close(value, wanted, atol=1e-6, rtol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("kind", "word"),
     [("nan", "not finite"), ("shape", "wrong shape"), ("dtype", "wrong type"), ("names", "wrong names")],

@@ -92,9 +92,8 @@ class FedRepLinear(Algorithm):
 
     def head(self, z_CMK: Tensor, y_CM: Tensor, share_CM: Tensor, w_CK: Tensor) -> Tensor:
         if self.head_steps == 0:
-            root = share_CM.sqrt().unsqueeze(2)
-            # not lstsq, whose default driver differs in the last bit from call to call
-            return (torch.linalg.pinv(z_CMK * root) @ (y_CM.unsqueeze(2) * root)).squeeze(2)
+            root = share_CM.sqrt()
+            return least_squares(z_CMK * root.unsqueeze(2), y_CM * root)
         for _ in range(self.head_steps):
             error_CM = torch.einsum("cmk,ck->cm", z_CMK, w_CK) - y_CM
             w_CK = w_CK - self.head_lr * torch.einsum("cm,cmk->ck", share_CM * error_CM, z_CMK)
@@ -114,3 +113,21 @@ class FedRepLinear(Algorithm):
 
     def step_sizes(self, lr: float, population: int) -> dict[str, float]:
         return {"eta": lr, "head_lr": lr}
+
+
+def least_squares(z_CMK: Tensor, y_CM: Tensor) -> Tensor:
+    """``argmin_w |Z w - y|`` of every client, the shortest if there are several.
+
+    By the normal equations, corrected once for their rounding, five times as fast for small problems as a singular value
+    decomposition, which is left for clients whose problem is nearly singular. Not lstsq, whose default driver differs in
+    the last bit from call to call.
+    """
+    y_CM1, gram_CKK = y_CM.unsqueeze(2), z_CMK.mT @ z_CMK
+    root_CKK, failed_C = torch.linalg.cholesky_ex(gram_CKK)
+    size_CK = root_CKK.diagonal(dim1=1, dim2=2)
+    w_CK1 = torch.cholesky_solve(z_CMK.mT @ y_CM1, root_CKK)
+    w_CK1 = w_CK1 + torch.cholesky_solve(z_CMK.mT @ (y_CM1 - z_CMK @ w_CK1), root_CKK)
+    singular_C = (failed_C > 0) | (size_CK.amin(dim=1) <= torch.finfo(z_CMK.dtype).eps ** 0.25 * size_CK.amax(dim=1))
+    if singular_C.any():
+        w_CK1[singular_C] = torch.linalg.pinv(z_CMK[singular_C]) @ y_CM1[singular_C]
+    return w_CK1.squeeze(2)

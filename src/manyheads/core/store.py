@@ -1,10 +1,12 @@
 """The store of personal states: one record a client, on disk, only the sampled ones in memory.
 
-A sparse file holds three slots a client. A write goes to a slot that neither of the last two checkpoints refers to, and
-a checkpoint carries the table that says which slot is each client's own. So a run killed at any instant finds the
+A sparse file holds three slots, each with a place for every client. A client's state is written to a slot in which
+neither of the last two checkpoints looks for it, and a checkpoint carries the table that says which slot is each client's
+own. So a run killed at any instant finds the
 states of its last checkpoint, or of the one before it, byte for byte, without ever having copied the store.
 The file is a valid safetensors file. Reads and writes go through the file descriptor, not a memory map: a full disk is
-then an error instead of a crash, and memory does not grow with the clients that have taken part.
+then an error instead of a crash, and memory does not grow with the clients that have taken part. Neighbours in a slot are
+read and written together.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import hashlib
 import json
 import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -85,7 +87,7 @@ class PersonalStore:
             self._open(clients)
 
     def _open(self, clients: int) -> None:
-        shape = [clients, SLOTS, self.layout.nbytes]
+        shape = [SLOTS, clients, self.layout.nbytes]
         size = clients * SLOTS * self.layout.nbytes
         layout = hashlib.sha256(repr(self.layout.fields).encode()).hexdigest()
         records = {"dtype": "U8", "shape": shape, "data_offsets": [0, size]}
@@ -111,37 +113,53 @@ class PersonalStore:
             os.close(self._file)
             self._file = -1
 
-    def _offset(self, client: int, slot: int) -> int:
-        return self._start + (client * SLOTS + slot) * self.layout.nbytes
+    def _runs(self, clients: np.ndarray, slots: np.ndarray) -> Iterator[tuple[np.ndarray, int]]:
+        """Positions of clients whose places lie side by side, in the order of the file, and where the first one is."""
+        places = (slots.astype(np.int64) - 1) * len(self.slot) + clients
+        order = np.argsort(places, kind="stable")
+        for run in np.split(order, np.flatnonzero(np.diff(places[order]) != 1) + 1):
+            yield run, self._start + int(places[run[0]]) * self.layout.nbytes
 
     def _record(self, client: int) -> bytes:
-        return os.pread(self._file, self.layout.nbytes, self._offset(client, int(self.slot[client]) - 1))
+        ((_, offset),) = self._runs(np.array([client]), self.slot[[client]])
+        return os.pread(self._file, self.layout.nbytes, offset)
 
     def read(self, clients: Sequence[int]) -> State:
         """The states of these clients, those never written being the initial one."""
         if self._initial is None:
             return self.layout.template
         records = np.repeat(self._initial, len(clients), axis=0)
-        for row, client in enumerate(clients):
-            if self.slot[client]:
-                records[row] = np.frombuffer(self._record(client), np.uint8)
+        ids = np.asarray(clients, np.int64)
+        seen = np.flatnonzero(self.slot[ids])
+        for run, offset in self._runs(ids[seen], self.slot[ids[seen]]) if len(seen) else ():
+            found = np.empty((len(run), self.layout.nbytes), np.uint8)
+            os.preadv(self._file, [found.data], offset)
+            records[seen[run]] = found
         return self.layout.unpack(records)
 
     def write(self, clients: Sequence[int], state: State) -> None:
         if self._initial is None or not len(clients):
             return
-        last, before = self._kept
+        ids, records = np.asarray(clients, np.int64), self.layout.pack(state)
+        slots = self._writable(ids)
         with writing(self.path):
-            for client, row in zip(clients, self.layout.pack(state), strict=True):
-                current = self.slot[client]
-                if not current or current in (last[client], before[client]):
-                    taken = {int(last[client]), int(before[client])}
-                    current = next(s for s in range(1, SLOTS + 1) if s not in taken)
-                record = row.tobytes()
-                done = os.pwrite(self._file, record, self._offset(client, int(current) - 1))
-                if done != len(record):
-                    raise OSError(28, "No space left on device")
-                self.slot[client], self.crc[client] = current, zlib.crc32(record)
+            for run, offset in self._runs(ids, slots):
+                left = memoryview(records[run].reshape(-1))
+                while left.nbytes:
+                    done = os.pwrite(self._file, left, offset)
+                    if not done:
+                        raise OSError(28, "No space left on device")
+                    left, offset = left[done:], offset + done
+        self.slot[ids] = slots
+        self.crc[ids] = [zlib.crc32(record) for record in records]
+
+    def _writable(self, clients: np.ndarray) -> np.ndarray:
+        """A slot for each client, the present one unless a checkpoint refers to it."""
+        current, last, before = (slots[clients] for slots in (self.slot, *self._kept))
+        free = np.zeros_like(current)
+        for slot in range(SLOTS, 0, -1):
+            free[(last != slot) & (before != slot)] = slot
+        return np.where((current == 0) | (current == last) | (current == before), free, current)
 
     def tables(self) -> dict[str, Tensor]:
         """What a checkpoint must carry."""

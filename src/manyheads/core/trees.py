@@ -27,10 +27,18 @@ class Tree(Mapping[str, Tensor]):
     tensor([0.5000, 1.0000])
     """
 
-    __slots__ = ("_leaves",)
+    __slots__ = ("_scale", "_stored")
 
     def __init__(self, leaves: Mapping[str, Tensor] | None = None) -> None:
-        self._leaves: dict[str, Tensor] = dict(leaves or {})
+        self._stored: dict[str, Tensor] = dict(leaves or {})
+        self._scale: float | None = None
+
+    @property
+    def _leaves(self) -> dict[str, Tensor]:
+        """A multiple is computed when it is looked at; as a term of a sum it never is, but goes into the addition."""
+        if self._scale is not None:
+            self._stored, self._scale = {k: v * self._scale for k, v in self._stored.items()}, None
+        return self._stored
 
     def __getitem__(self, name: str) -> Tensor:
         return self._leaves[name]
@@ -45,7 +53,7 @@ class Tree(Mapping[str, Tensor]):
         return {k: v.detach().cpu().numpy() for k, v in self._leaves.items()}
 
     def __setstate__(self, arrays: dict[str, np.ndarray]) -> None:
-        self._leaves = {k: torch.from_numpy(v) for k, v in arrays.items()}
+        self._stored, self._scale = {k: torch.from_numpy(v) for k, v in arrays.items()}, None
 
     def __repr__(self) -> str:
         return f"Tree({ {k: tuple(v.shape) for k, v in self.items()} })"
@@ -57,16 +65,26 @@ class Tree(Mapping[str, Tensor]):
         return Tree({k: fn(v, *(o[k] for o in others)) for k, v in self._leaves.items()})
 
     def __add__(self, other: Tree) -> Tree:
-        return self.map(torch.add, other)
+        return self._plus(other, 1)
 
     def __sub__(self, other: Tree) -> Tree:
-        return self.map(torch.sub, other)
+        return self._plus(other, -1)
+
+    def _plus(self, other: Tree, sign: int) -> Tree:
+        if other._scale is None:
+            return self.map(torch.add if sign == 1 else torch.sub, other)
+        scale, terms = sign * other._scale, Tree(other._stored)
+        return self.map(lambda v, term: torch.add(v, term, alpha=scale), terms)
 
     def __mul__(self, scale: float | Tensor) -> Tree:
         """Scale by a number, or by one number per client (shape [C])."""
         if isinstance(scale, Tensor) and scale.ndim == 1:
             return self.map(lambda v: v * scale.to(v.dtype).reshape(-1, *[1] * (v.ndim - 1)))
-        return self.map(lambda v: v * scale)
+        if isinstance(scale, Tensor) or not all(v.is_floating_point() for v in self.values()):
+            return self.map(lambda v: v * scale)
+        multiple = Tree(self._leaves)
+        multiple._scale = float(scale)
+        return multiple
 
     __rmul__ = __mul__
 

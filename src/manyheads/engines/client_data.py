@@ -13,7 +13,7 @@ from torch import Tensor
 from manyheads.data import Samples, Scaling
 from manyheads.engines.augment import crop_flip, no_crops
 
-__all__ = ["ClientBatch", "ClientData", "channels_last", "pad_rows", "slices"]
+__all__ = ["ClientBatch", "ClientData", "channels_last", "pad_rows", "slices", "take"]
 
 SLICE, IMAGE_SLICE = 1024, 64
 """samples in one forward pass without gradient; of images fewer, whose activations would fall out of the cache"""
@@ -91,7 +91,7 @@ class ClientBatch:
         if self.rows.numel() == len(every) and torch.equal(self.rows.flatten(), every):
             x = self.data.x.view(*self.rows.shape, *self.data.x.shape[1:])  # all samples, as they lie
         else:
-            x = self.data.x[self.rows]
+            x = take(self.data.x, self.rows)
         if self.crops is None:
             return x
         return crop_flip(x.flatten(0, 1), self.crops.flatten(0, 1)).view(x.shape)
@@ -111,12 +111,16 @@ class ClientBatch:
 
 def pad_rows(rows: Sequence[np.ndarray], starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Rows [C, B] from each client's own, and the weights that make a weighted sum their mean."""
-    shape = (len(rows), max(map(len, rows)))
-    padded, weight = np.zeros(shape, np.int64), np.zeros(shape)
-    for client, (own, start) in enumerate(zip(rows, starts, strict=True)):
-        padded[client, : len(own)] = own + start
-        weight[client, : len(own)] = 1 / len(own)
-    return padded, weight
+    sizes = np.array([len(own) for own in rows])
+    inside = np.arange(sizes.max()) < sizes[:, None]
+    padded = np.zeros(inside.shape, np.int64)
+    padded[inside] = np.concatenate(rows) + np.repeat(starts, sizes)
+    return padded, inside / np.maximum(sizes, 1)[:, None]
+
+
+def take(x: Tensor, rows: Tensor) -> Tensor:
+    """``x[rows]`` for rows of any shape, twice as fast."""
+    return x.index_select(0, rows.flatten()).view(*rows.shape, *x.shape[1:])
 
 
 def channels_last(value: Tensor) -> Tensor:

@@ -23,9 +23,11 @@ from manyheads.core.optim import SGD, FineTune, TorchOptimizer
 from manyheads.core.randomness import Purpose, batch_plan, generator, torch_seeded
 from manyheads.core.trees import State, Tree
 from manyheads.engines.augment import crop_flip, draw_crops
-from manyheads.engines.chain import Chain, Steps, descend
+from manyheads.engines.chain import Chain, descend
 from manyheads.engines.client_data import ClientBatch, ClientData, channels_last, pad_rows, slices
+from manyheads.engines.derivatives import Losses, gradient, hvp
 from manyheads.engines.descent import Descent, TorchDescent
+from manyheads.engines.layers import Steps
 from manyheads.models import Model, Net, losses
 
 __all__ = ["STACK_BELOW", "LocalCohort", "Mode", "fine_tuned"]
@@ -63,6 +65,7 @@ class LocalCohort:
         self._template = model.params.all
         self._phase = -1
         self._noisy = False
+        self._chains: dict[Net, Chain | None] = {}
         self._loss = torch.zeros(len(self.clients), device=data.x.device, dtype=data.dtype)
         self._loss_steps = np.zeros(len(self.clients))
 
@@ -180,27 +183,35 @@ class LocalCohort:
         return replace(drawn, weight=weight).only(weight > 0, np.zeros(1, int))
 
     def gradient(self, params: Tree, on: Batch) -> Tree:
-        grads, _ = self._differentiate(params, on, None)
-        return grads
+        return self._differentiate(params, on, None)
 
     def hvp(self, params: Tree, vector: Tree, on: Batch) -> Tree:
-        _, product = self._differentiate(params, on, vector)
-        assert product is not None
-        return product
+        return self._differentiate(params, on, vector)
 
-    @torch.enable_grad()
-    def _differentiate(self, params: Tree, on: Batch, vector: Tree | None) -> tuple[Tree, Tree | None]:
-        """Gradient and, given a vector, Hessian-vector product, of some clients at once or of one after another."""
+    def _differentiate(self, params: Tree, on: Batch, vector: Tree | None) -> Tree:
+        """Gradient or, given a vector, Hessian-vector product, of some clients at once or of one after another."""
         assert isinstance(on, ClientBatch)
         if self.model.statistics:
             raise UserError(
                 "this method works with gradients alone and would leave batch norm's statistics as they were",
                 fix="use a method that trains by SGD (fedavg, fedper, fedrep, ...), or GroupNorm",
             )
-        if len(on) > 1 and not self._stacks(params):
-            pairs = [self._differentiate(*self._one(i, params, on, vector)) for i in range(len(on))]
-            joined = [None if p[0] is None else _cat([t for t in p if t is not None]) for p in zip(*pairs, strict=True)]
-            return joined[0] or Tree(), joined[1]
+        chain = self._chain(self.model.net, self.data.x)
+        if len(on) > 1 and not self._stacks(params, STACK_BELOW if chain is None else CHAIN_STACK_BELOW):
+            return _cat([self._differentiate(*self._one(i, params, on, vector)) for i in range(len(on))])
+        if chain is None:
+            loss_C, found = self._by_autograd(params, on, vector)
+        else:
+            x, all_losses = on.x.flatten(2), Losses(self.data.task, on.y, on.weight)
+            by_hand = (chain, params, x, all_losses)
+            loss_C, found = gradient(*by_hand) if vector is None else hvp(*by_hand, vector)
+        self._loss[on.members] += loss_C
+        self._loss_steps[on.members] += 1
+        return Tree(found)
+
+    @torch.enable_grad()
+    def _by_autograd(self, params: Tree, on: ClientBatch, vector: Tree | None) -> tuple[Tensor, dict[str, Tensor]]:
+        """The losses, and the gradient or Hessian-vector product."""
         x, y, count = on.x, on.y, len(on)
         if count > 1:
             leaves = {k: v.expand(count, *v.shape) if self._is_shared(k, v) else v for k, v in params.items()}
@@ -212,17 +223,13 @@ class LocalCohort:
             with self._noise(int(on.members[0])):
                 out = self.model.net(x[0])
         loss = (losses(self.data.task, out, y.flatten(0, 1)).view(on.rows.shape) * on.weight).sum(dim=1)
-        self._loss[on.members] += loss.detach()
-        self._loss_steps[on.members] += 1
         wrt = list(leaves.values())
-        grads = torch.autograd.grad(loss.sum(), wrt, create_graph=vector is not None, materialize_grads=True)
-        product = None
+        found = torch.autograd.grad(loss.sum(), wrt, create_graph=vector is not None, materialize_grads=True)
         if vector is not None:
             along = [vector[k].reshape(leaf.shape) for k, leaf in leaves.items()]
-            found = torch.autograd.grad(grads, wrt, along, materialize_grads=True)
-            product = Tree({k: g.reshape(count, *self._template[k].shape) for k, g in zip(leaves, found, strict=True)})
-        first = {k: g.detach().reshape(count, *self._template[k].shape) for k, g in zip(leaves, grads, strict=True)}
-        return Tree(first), product
+            found = torch.autograd.grad(found, wrt, along, materialize_grads=True)
+        shapes = {k: (count, *self._template[k].shape) for k in leaves}
+        return loss.detach(), {k: g.detach().reshape(shapes[k]) for k, g in zip(leaves, found, strict=True)}
 
     def _one(
         self, index: int, params: Tree, on: ClientBatch, vector: Tree | None
@@ -238,7 +245,8 @@ class LocalCohort:
     def _plans(self, batch: int, epochs: int, steps: int) -> list[Plan]:
         self._phase += 1
         if batch <= 0:  # all samples in every step: nothing is drawn, and generators take time to make
-            return [[np.arange(int(size))] * (steps or epochs) for size in self.data.sizes]
+            whole = np.arange(self.data.sizes.max())
+            return [[whole[:size]] * (steps or epochs) for size in self.data.sizes]
         return [
             batch_plan(
                 self._generator(client),
@@ -288,11 +296,13 @@ class LocalCohort:
 
     def _chain(self, net: Net, x: Tensor) -> Chain | None:
         """The layers, if they are a plain chain, which needs no autograd; augmented images are made batch by batch."""
-        prefix = ""
-        if net is not self.model.net:  # the head alone, whose parameters carry the names they have in the model
-            local = next(iter(dict(net.module.named_parameters())))
-            prefix = next(iter(self.model.params.head)).removesuffix(local)
-        chain = Chain.of(net.module, prefix)
+        if net not in self._chains:
+            prefix = ""
+            if net is not self.model.net:  # the head alone, whose parameters carry the names they have in the model
+                local = next(iter(dict(net.module.named_parameters())))
+                prefix = next(iter(self.model.params.head)).removesuffix(local)
+            self._chains[net] = Chain.of(net.module, prefix)
+        chain = self._chains[net]
         return chain if chain is not None and chain.reads(x) and not self.data.augment else None
 
     def _features_last(self, part: Tree, plans: list[Plan]) -> bool:
@@ -433,25 +443,28 @@ class LocalCohort:
         """By hand, on a stack of all clients, or on stacks of one."""
         order = np.argsort([-len(plan) for plan in plans], kind="stable")
         stacks = [order] if self._stacks(part, CHAIN_STACK_BELOW) else list(order[:, None])
-        trained = self.each(part)
+        trained = {k: v.new_empty(len(plans), *self._template[k].shape) for k, v in part.items()}
         for members in stacks:
-            one = len(members) == 1
-            here = slice(members[0], members[0] + 1) if one else torch.from_numpy(members).to(x.device)
-            own, rest, anchor, shift = (
-                Tree({k: v.expand(len(members), *v.shape) if self._is_shared(k, v) else v[here] for k, v in t.items()})
-                for t in (trained, given, prox[1] if prox else Tree(), correction or Tree())
+            first, chosen = int(members[0]), torch.from_numpy(members).to(x.device)
+            in_order = np.array_equal(members, np.arange(first, first + len(members)))
+            here = slice(first, first + len(members)) if in_order else chosen
+            params = {k: v if self._is_shared(k, v) else v[here] for k, v in (given | part).items()}
+            anchor, shift = (
+                {k: v.expand(len(members), *v.shape) if self._is_shared(k, v) else v[here] for k, v in tree.items()}
+                for tree in (prox[1] if prox else Tree(), correction or Tree())
             )
             mu = prox[0] if prox else 0.0
             pull = (mu[here] if isinstance(mu, Tensor) and mu.ndim else mu, anchor) if prox else None
-            chosen, starts, sizes = [plans[m] for m in members], self.data.offsets[members], self.data.sizes[members]
-            rows_TCB, weight_TCB = self._stack_plans(chosen, starts)
-            steps = Steps(x, rows_TCB, weight_TCB, self.data.y[rows_TCB], self.data.task, chosen, starts, sizes)
-            self._loss[here] += descend(chain, steps, own, rest, opt, pull, shift or None)
-            if not one:  # a single client's were views
-                for name, leaf in own.items():
+            own, starts, sizes = [plans[m] for m in members], self.data.offsets[members], self.data.sizes[members]
+            rows_TCB, weight_TCB = self._stack_plans(own, starts)
+            steps = Steps(x, rows_TCB, weight_TCB, self.data.y[rows_TCB], self.data.task, own, starts, sizes)
+            into = {k: v[here] for k, v in trained.items()}  # views, if they are in order
+            self._loss[here] += descend(chain, steps, params, into, opt, pull, shift or None)
+            if not in_order:
+                for name, leaf in into.items():
                     trained[name][here] = leaf
         self._loss_steps += [len(plan) for plan in plans]
-        return trained
+        return Tree(trained)
 
     def _stack_plans(self, plans: list[Plan], starts: np.ndarray) -> tuple[Tensor, Tensor]:
         """Rows [T, C, B] of each step, and the weight of each in the client's mean loss (0 where there is no sample)."""

@@ -25,6 +25,10 @@ from manyheads.models import Model
 __all__ = ["Engine", "Pool", "chunked", "one_thread"]
 
 
+MOMENT = 5_000_000
+"""parameters times samples of a cohort below which its steps cost calls, not arithmetic: nothing to divide"""
+
+
 @settings
 class Engine:
     """How the work is done. Nothing here but ``mode`` and ``device`` can change a number."""
@@ -57,18 +61,22 @@ class Engine:
 def chunked(clients: Sequence[int], sizes: np.ndarray, parameters: int, mode: Mode) -> list[list[int]]:
     """Divide a cohort into chunks of about equal work, the same whatever the number of workers.
 
-    Small models profit from stacking many clients, the smaller the more; of large ones, a few at a time keep all workers
-    busy. Each chunk carries what the server sends, so that 32 of them are enough, unless they grow too large for memory.
+    Small models profit from stacking many clients, the smaller the more, and what is over in a moment is one chunk; of
+    large ones, a few at a time keep all workers busy. Each chunk carries results the size of the model, so that 32 of them
+    are enough, unless they grow too large for memory.
     """
     small = parameters <= STACK_BELOW
     if small:
-        least, most = 2 if len(clients) >= 8 else 1, 128 if parameters <= 2_000 else 32
+        least, most = 1 if parameters * sizes.sum() < MOMENT else 2, 1024 if parameters <= 2_000 else 32
     else:
         least, most = min(-(-len(clients) // 4), 32), max(4, min(32, 16_000_000 // parameters))
         least = max(least, min(4, len(clients)))
     count = len(clients) if mode == "loop" and not small else max(least, -(-len(clients) // most))
+    count = min(count, len(clients))
+    if len(set(sizes.tolist())) == 1:  # neighbours, whose samples lie side by side
+        return [part.tolist() for part in np.array_split(np.asarray(clients), count)]
     largest_first = np.argsort(-sizes, kind="stable")
-    return [sorted(clients[i] for i in largest_first[start::count]) for start in range(min(count, len(clients)))]
+    return [sorted(clients[i] for i in largest_first[start::count]) for start in range(count)]
 
 
 class Pool:
@@ -102,8 +110,8 @@ class Pool:
         return Workers(count, multiprocessing.get_context(method), _workbench, arguments)
 
     def run(self, method: str, common: tuple[Any, ...], tasks: Sequence[tuple[Any, ...]]) -> Iterator[Any]:
-        """Results of ``Workbench.method(*common, *task)``, in the order of the tasks."""
-        if self._workers is not None:
+        """Results of ``Workbench.method(*common, *task)``, in the order of the tasks; a single one is done here."""
+        if self._workers is not None and len(tasks) > 1:
             return self._workers.map(method, tasks, common)
         return (getattr(self._bench, method)(*common, *task) for task in tasks)
 

@@ -86,22 +86,23 @@ class Loop:
         shared = self.algorithm.download(self.server, round)
         tasks = self._tasks(round, cohort)
         sent = shared.nbytes * len(cohort) + sum(own.nbytes for _, _, own, _ in tasks)
-        losses: dict[int, float] = {}
+        losses: list[np.ndarray] = []
         bad: dict[int, str] = {}
         good: list[Trained] = []
         for trained in pool.run("train", (round, shared, expected), tasks):
-            losses |= zip(trained.clients, trained.losses.tolist(), strict=False)
+            losses.append(trained.losses)
             bad |= trained.bad
             if trained.good:
                 self.store.write(trained.good, trained.client)
                 good.append(trained)
         self.server = self._merge(round, good, bad)
-        trained_on = [loss for loss in losses.values() if np.isfinite(loss)]
+        found = np.concatenate(losses)
+        found = found[np.isfinite(found)]
         record: dict[str, Any] = {
             "round": index,
             "clients": len(cohort),
             "cohort": cohort if len(cohort) <= COHORT_LISTED_UP_TO else None,
-            "train_loss": float(np.mean(trained_on)) if trained_on else None,
+            "train_loss": float(found.mean()) if len(found) else None,
             "dropped": [{"client": c, "why": why} for c, why in sorted(bad.items())],
             "bytes_down": sent,
             "bytes_up": expected.nbytes * len(cohort),

@@ -1,0 +1,127 @@
+"""Gradients and Hessian-vector products of plain chains of linear layers, for a stack of clients, without autograd.
+
+Along a vector V, every quantity q of the passes has a rate of change Rq; those of the gradient are the product of the
+Hessian with V (Pearlmutter 1994). Of the rates, what is zero is None.
+
+Shapes: C clients, B samples of a batch, I inputs and O outputs of a layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from manyheads.engines.chain import Chain, Link, loss_and_slope
+from manyheads.engines.client_data import Task
+from manyheads.engines.layers import product
+
+__all__ = ["Losses", "gradient", "hvp"]
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Each client's loss: the weighted sum of its samples' losses."""
+
+    task: Task
+    labels: Tensor
+    weight_CB: Tensor
+
+    def slope(self, out_CBO: Tensor) -> tuple[Tensor, Tensor]:
+        """The losses, and their gradient with respect to the outputs."""
+        return loss_and_slope(self.task, self.labels, self.weight_CB, out_CBO)
+
+    def curved(self, out_CBO: Tensor, rate_CBO: Tensor) -> Tensor:
+        """Their Hessian with respect to the outputs, times a rate of change of the outputs."""
+        if self.task == "classification":
+            p = out_CBO.softmax(dim=2)
+            rate_CBO = p * (rate_CBO - (p * rate_CBO).sum(dim=2, keepdim=True))
+        return rate_CBO * self.weight_CB.unsqueeze(2)
+
+
+@torch.no_grad()
+def gradient(
+    chain: Chain, params: Mapping[str, Tensor], x_CBI: Tensor, losses: Losses
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """The loss of every client, [C], and its gradient with respect to ``params`` (shared or not), [C, ...]."""
+    inputs, h = [], x_CBI
+    for link in chain.links:
+        inputs.append(h)
+        h = product(h, *_of(link, params))
+        h = h if link.activation is None else link.activation.apply(h)
+    loss_C, slope = losses.slope(h)
+    found: dict[str, Tensor] = {}
+    for level, link in reversed(list(enumerate(chain.links))):
+        if found.keys() == params.keys():
+            break
+        if link.activation is not None:
+            slope = link.activation.slope(slope, h)
+        h = inputs[level]
+        if f"{link.name}weight" in params:
+            found[f"{link.name}weight"] = torch.bmm(slope.mT, h)
+        if f"{link.name}bias" in params:
+            found[f"{link.name}bias"] = slope.sum(dim=1)
+        if level:
+            slope = product(slope, _of(link, params)[0].mT)
+    return loss_C, {name: found[name] for name in params}
+
+
+@torch.no_grad()
+def hvp(
+    chain: Chain, params: Mapping[str, Tensor], x_CBI: Tensor, losses: Losses, vector: Mapping[str, Tensor]
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """The loss of every client, [C], and its Hessian with respect to ``params`` times ``vector``, [C, ...]."""
+    seen: list[tuple[Tensor, Tensor | None, Tensor | None]] = []
+    h, Rh = x_CBI, None
+    for link in chain.links:
+        weight, bias = _of(link, params)
+        V, v = (vector.get(f"{link.name}{kind}") for kind in ("weight", "bias"))
+        Rz = _sum(None if V is None else product(h, V.mT), None if Rh is None else product(Rh, weight))
+        if v is not None:
+            Rz = v.unsqueeze(1).expand(*h.shape[:2], -1) if Rz is None else Rz.add_(v.unsqueeze(1))
+        seen.append((h, Rh, Rz))
+        h, Rh = product(h, weight, bias), Rz
+        if link.activation is not None:
+            h = link.activation.apply(h)
+            Rh = None if Rz is None else link.activation.slope(Rz, h)
+    loss_C, slope = losses.slope(h)
+    assert Rh is not None, "the vector is along no parameter of the chain"
+    Rslope: Tensor | None = losses.curved(h, Rh)
+    found: dict[str, Tensor] = {}
+    for level, link in reversed(list(enumerate(chain.links))):
+        if found.keys() == params.keys():
+            break
+        below, Rbelow, Rz = seen[level]
+        if link.activation is not None:
+            bend = None if Rz is None else link.activation.bend(slope, h, Rz)
+            Rslope = _sum(bend, None if Rslope is None else link.activation.slope(Rslope, h))
+            slope = link.activation.slope(slope, h)
+        assert Rslope is not None
+        if f"{link.name}weight" in params:
+            found[f"{link.name}weight"] = torch.bmm(Rslope.mT, below)
+            if Rbelow is not None:
+                found[f"{link.name}weight"].baddbmm_(slope.mT, Rbelow)
+        if f"{link.name}bias" in params:
+            found[f"{link.name}bias"] = Rslope.sum(dim=1)
+        if level:
+            weight, V = _of(link, params)[0].mT, vector.get(f"{link.name}weight")
+            Rslope = product(Rslope, weight)
+            if V is not None:
+                Rslope.baddbmm_(slope, V)
+            slope = product(slope, weight)
+        h = below
+    return loss_C, {name: found[name] for name in params}
+
+
+def _of(link: Link, params: Mapping[str, Tensor]) -> tuple[Tensor, Tensor | None]:
+    """A layer's weight, transposed, and its bias: those given, or the module's own."""
+    weight, bias = (params.get(f"{link.name}{k}", getattr(link.linear, k)) for k in ("weight", "bias"))
+    return weight.detach().mT, None if bias is None else bias.detach()
+
+
+def _sum(a: Tensor | None, b: Tensor | None) -> Tensor | None:
+    if a is None or b is None:
+        return a if b is None else b
+    return a.add_(b)

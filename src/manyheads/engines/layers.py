@@ -1,0 +1,267 @@
+"""A linear layer on its way down: three forms of the same steps of SGD, of which the one with the least work is taken.
+
+Shapes: C clients, B samples of a batch, T steps, N samples of a client, I inputs and O outputs of the layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from manyheads.core.optim import SGD
+from manyheads.engines.client_data import Task, take
+from manyheads.engines.descent import Descent
+
+__all__ = ["Direct", "Dual", "Layer", "Start", "Steps", "Trail", "layer_for", "product"]
+
+Value = TypeVar("Value", Tensor, Tensor | None)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What a stack of clients trains on: rows [T, C, B] of the samples ``x``, their labels and weights in the loss.
+
+    Clients with most steps come first. ``plans`` holds the same rows for each client, from 0; it owns ``sizes[c]`` of
+    the samples, from ``starts[c]`` on.
+    """
+
+    x: Tensor
+    rows_TCB: Tensor
+    weight_TCB: Tensor
+    labels_TCB: Tensor
+    task: Task
+    plans: list[list[np.ndarray]]
+    starts: np.ndarray
+    sizes: np.ndarray
+
+
+@dataclass(frozen=True)
+class Start:
+    """A layer's weight and bias before the first step, and the memory in which the trained ones are wanted."""
+
+    weight: Tensor
+    """[C, O, I], or [O, I] if it is the same for all clients"""
+    bias: Tensor | None
+    """[C, O], or [O]"""
+    into: Mapping[str, Tensor]
+    """``weight``, ``bias`` or both, those that are trained, each with the client dimension"""
+
+    def copied(self, kind: str, value: Value) -> Value:
+        """What is trained, in the memory where it is wanted; what is not, as it is."""
+        return self.into[kind].copy_(value) if kind in self.into and value is not None else value
+
+    def settle(self, clients: slice, a: Tensor, x: Tensor) -> None:
+        """Put ``W_0 - A^T X`` where the trained weight is wanted."""
+        start = self.weight[clients] if self.weight.ndim == 3 else self.weight
+        torch.baddbmm(start, a.transpose(1, 2), x, alpha=-1, out=self.into["weight"][clients])
+
+
+class Layer(Protocol):
+    """A layer of a stack of clients: its outputs and the gradient below it at the present weights, and a step."""
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Outputs [C, B, O] for inputs [C, B, I] (:class:`Dual`: for rows of the samples), remembered for the step."""
+
+    def down(self, slope: Tensor) -> Tensor:
+        """The gradient with respect to the inputs, from the one with respect to the outputs."""
+
+    def move(self, slope: Tensor) -> None:
+        """A step."""
+
+    def narrow(self, clients: int) -> None:
+        """From here on only the first ``clients`` clients move: the others have made all their steps."""
+
+
+class Direct:
+    """The weights themselves. A step adds the product that is their gradient, which is not formed if nothing else is."""
+
+    def __init__(self, start: Start, descent: Descent) -> None:
+        self._trained, self._descent = list(start.into), descent
+        self._weight, self._bias = start.copied("weight", start.weight), start.copied("bias", start.bias)
+
+    def forward(self, h: Tensor) -> Tensor:
+        self._h = h
+        return product(h, self._weight.mT, self._bias)
+
+    def down(self, slope: Tensor) -> Tensor:
+        return product(slope, self._weight)
+
+    def move(self, slope: Tensor) -> None:
+        if not self._trained:
+            return
+        left = slope.transpose(1, 2)
+        if not self._descent.unmodified:
+            self._descent.step([slope.sum(dim=1) if k == "bias" else torch.bmm(left, self._h) for k in self._trained])
+            return
+        for place, kind in enumerate(self._trained):
+            if kind == "bias":
+                self._descent.move(place, slope.sum(dim=1))
+            else:
+                self._descent.move_by_product(place, left, self._h)
+
+    def narrow(self, clients: int) -> None:
+        self._descent.narrow(clients)
+        self._weight, self._bias = _first(clients, self._weight, 3), _first(clients, self._bias, 2)
+
+
+class Dual:
+    """The first layer by what it does to a client's own samples.
+
+    All steps add multiples of the samples to the rows of W, so ``W = W_0 - A^T X`` with A [N, O], and the layer's
+    outputs are ``X W^T = X W_0^T - (X X^T) A``. While N is well below the number of inputs, A is much smaller than W.
+    """
+
+    def __init__(self, start: Start, opt: SGD, steps: Steps) -> None:
+        own = np.arange(int(steps.sizes.max()))
+        rows_CN = steps.starts[:, None] + np.where(own < steps.sizes[:, None], own, 0)
+        self._x = take(steps.x, torch.from_numpy(rows_CN).to(steps.x.device)).flatten(2)
+        self._start, self._opt = start, opt
+        self._bias = start.copied("bias", start.bias)
+        self._descent = Descent(opt, {"bias": start.into["bias"]} if "bias" in start.into else {})
+        self._outputs = product(self._x, start.weight.mT).flatten(0, 1)
+        self._gram = torch.bmm(self._x, self._x.transpose(1, 2)).flatten(0, 1)
+        self._a = torch.zeros_like(self._outputs).view(*self._x.shape[:2], -1)
+        self._velocity = torch.zeros_like(self._a) if opt.momentum else None
+
+    def rows(self, steps: Steps) -> Tensor:
+        """The rows of the steps among the clients' own samples, laid end to end."""
+        places = np.arange(len(steps.starts)) * self._a.shape[1]
+        start_C1, place_C1 = (torch.from_numpy(v).to(self._a.device)[:, None] for v in (steps.starts, places))
+        return (steps.rows_TCB - start_C1).clamp_(min=0) + place_C1  # where there is no sample: any, its weight is 0
+
+    def forward(self, h: Tensor) -> Tensor:
+        self._rows = h
+        out = take(self._outputs, h).baddbmm_(take(self._gram, h), self._a, alpha=-1)
+        return out if self._bias is None else out.add_(self._bias.unsqueeze(-2))
+
+    def down(self, slope: Tensor) -> Tensor:
+        raise NotImplementedError("nothing is trained below the first layer")
+
+    def move(self, slope: Tensor) -> None:
+        if self._descent.params:
+            self._descent.move(0, slope.sum(dim=1))
+        rows, slopes = self._rows.flatten(), slope.flatten(0, 1)
+        if self._velocity is None:
+            self._a.flatten(0, 1).index_add_(0, rows, slopes, alpha=self._opt.lr)
+            return
+        self._velocity.mul_(self._opt.momentum)
+        self._velocity.flatten(0, 1).index_add_(0, rows, slopes)
+        self._a.add_(self._velocity, alpha=self._opt.lr)
+
+    def narrow(self, clients: int) -> None:
+        self._start.settle(slice(clients, len(self._a)), self._a[clients:], self._x[clients:])
+        self._descent.narrow(clients)
+        self._bias = _first(clients, self._bias, 2)
+        self._a, self._x = self._a[:clients], self._x[:clients]
+        self._velocity = None if self._velocity is None else self._velocity[:clients]
+
+
+class Trail:
+    """A layer by the trail of its steps: ``W = W_0 - sum_s c_s D_s^T H_s``, of inputs H_s and gradients D_s above it.
+
+    After t steps with momentum m, ``c_s = lr (1 - m^(t - s)) / (1 - m)``. So neither W nor a velocity is moved through
+    memory in every step; instead a step costs the more, the more have gone before it. All clients that begin with the
+    same W share one product with it.
+    """
+
+    def __init__(self, start: Start, opt: SGD, steps: Steps) -> None:
+        self._start, self._weight, self._bias = start, start.weight, start.bias
+        self._forward = start.weight.mT.contiguous() if start.weight.ndim == 2 else start.weight.mT
+        """its transpose: as a product's right factor a third faster in this order of memory, if one serves all"""
+        count, clients, self._batch = steps.rows_TCB.shape
+        self._h, self._d = (start.weight.new_zeros(clients, count * self._batch, n) for n in start.weight.shape[:-3:-1])
+        age = torch.arange(count, 0, -1, dtype=torch.float64)
+        scale = opt.lr * ((1 - opt.momentum**age) / (1 - opt.momentum) if opt.momentum else torch.ones_like(age))
+        self._scale = scale.repeat_interleave(self._batch).to(self._h)
+        """c_s of each row seen when all steps are done; after fewer steps, those at the end of it"""
+        self._seen = 0
+        """rows of H and D that hold steps"""
+        self._ones = float("bias" in start.into)
+        """the input that belongs to a trained bias"""
+
+    def forward(self, h: Tensor) -> Tensor:
+        out = product(h, self._forward, self._bias)
+        self._h[:, self._seen : self._seen + h.shape[1]] = h
+        return self._moved(out, torch.bmm(h, self._past(self._h).transpose(1, 2)).add_(self._ones), self._d)
+
+    def down(self, slope: Tensor) -> Tensor:
+        return self._moved(product(slope, self._weight), torch.bmm(slope, self._past(self._d).transpose(1, 2)), self._h)
+
+    @property
+    def _unseen(self) -> int:
+        return len(self._scale) - self._seen
+
+    def _past(self, rows: Tensor) -> Tensor:
+        return rows[:, : self._seen]
+
+    def _moved(self, product: Tensor, share: Tensor, rows: Tensor) -> Tensor:
+        """A product with W from the one with W_0, and what it shares with each row of the steps so far."""
+        if not self._seen:
+            return product
+        return product.baddbmm_(share.mul_(self._scale[self._unseen :]), self._past(rows), alpha=-1)
+
+    def move(self, slope: Tensor) -> None:
+        self._d[:, self._seen : self._seen + slope.shape[1]] = slope
+        self._seen += self._batch
+
+    def narrow(self, clients: int) -> None:
+        done = slice(clients, len(self._h))
+        a = self._past(self._d)[done] * self._scale[self._unseen :, None]
+        self._start.settle(done, a, self._past(self._h)[done])
+        if "bias" in self._start.into and self._bias is not None:
+            bias = self._bias[done] if self._bias.ndim == 2 else self._bias
+            torch.sub(bias, a.sum(dim=1), out=self._start.into["bias"][done])
+        self._weight, self._forward = _first(clients, self._weight, 3), _first(clients, self._forward, 3)
+        self._bias = _first(clients, self._bias, 2)
+        self._h, self._d = self._h[:clients], self._d[:clients]
+
+
+def layer_for(
+    start: Start,
+    steps: Steps,
+    opt: SGD,
+    prox: tuple[float | Tensor, Mapping[str, Tensor]] | None,
+    correction: Mapping[str, Tensor] | None,
+    first: bool,
+    lowest: bool,
+) -> Layer:
+    """The form with the least work; ``lowest`` tells that nothing is trained below. Only one can do more than SGD.
+
+    Work is counted in multiplications. To move a weight through memory, twice with momentum, costs as much as 5 or 35;
+    products of few rows cost half as much again as large ones.
+    """
+    if "weight" not in start.into or prox or correction or opt.weight_decay:
+        return Direct(start, Descent(opt, start.into, prox, correction))
+    (outputs, inputs), samples = start.weight.shape[-2:], int(steps.sizes.max())
+    count, visits = len(steps.plans[0]), max(sum(map(len, plan)) for plan in steps.plans)
+    products, move = 2 if lowest else 3, 35 if opt.momentum else 5
+    work = {
+        Direct: outputs * inputs * (products * visits + move * count),
+        Trail: outputs * inputs * products * visits + 0.75 * (products - 1) * visits**2 * (inputs + outputs),
+        Dual: samples * (inputs * (2 * outputs + samples) + outputs * (visits + move * count)),
+    }
+    frozen_bias = start.bias is not None and "bias" not in start.into
+    if work[Trail] < min(work[Direct], work[Dual] if first else np.inf) and not frozen_bias:
+        return Trail(start, opt, steps)
+    return Dual(start, opt, steps) if first and work[Dual] < work[Direct] else Direct(start, Descent(opt, start.into))
+
+
+def product(h: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
+    """``h M + b`` of every client, for a matrix and a bias that are each one for all or one for each."""
+    if right.ndim == 2:
+        out = (h.flatten(0, 1) @ right).view(*h.shape[:2], -1)
+    elif bias is None or bias.ndim == 1:
+        out = torch.bmm(h, right)
+    else:
+        return torch.baddbmm(bias.unsqueeze(1), h, right)
+    return out if bias is None else out.add_(bias.unsqueeze(-2))
+
+
+def _first(clients: int, value: Value, ndim: int) -> Value:
+    """Of the first clients, if it is not one for all."""
+    return value[:clients] if value is not None and value.ndim == ndim else value
