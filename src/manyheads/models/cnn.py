@@ -56,11 +56,11 @@ class SixLayerCNN:
 
 
 def _block(*channels: int, kernel: int, padding: int = 0) -> list[nn.Module]:
-    """Convolutions with ReLU, and max pooling after them."""
+    """Convolutions with ReLU, and max pooling after them: before the last ReLU, which is the same and has less to do."""
     layers: list[nn.Module] = []
     for i, o in pairwise(channels):
         layers += [nn.Conv2d(i, o, kernel, padding=padding), nn.ReLU()]
-    return [*layers, nn.MaxPool2d(2)]
+    return [*layers[:-1], nn.MaxPool2d(2), nn.ReLU()]
 
 
 def _chain(
