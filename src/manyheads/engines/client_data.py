@@ -103,7 +103,7 @@ class ClientBatch:
 
     @property
     def y(self) -> Tensor:
-        return self.data.y[self.rows]
+        return take(self.data.y, self.rows)
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -38,7 +38,7 @@ Plan = list[np.ndarray]
 """the rows of each local step of one client"""
 STACK_BELOW = 110_000
 """trained parameters a client up to which stacking the clients pays on a CPU"""
-CHAIN_STACK_BELOW = 600_000
+CHAIN_STACK_BELOW = 1_000_000
 """the same for plain chains of linear layers, computed by hand"""
 
 
@@ -202,10 +202,9 @@ class LocalCohort:
         if chain is None:
             loss_C, found = self._by_autograd(params, on, vector)
         else:
-            x, all_losses = on.x.flatten(2), Losses(self.data.task, on.y, on.weight)
-            by_hand = (chain, params, x, all_losses)
-            loss_C, found = gradient(*by_hand) if vector is None else hvp(*by_hand, vector)
-        self._loss[on.members] += loss_C
+            at = (chain, dict(params), on.x.flatten(2), Losses(self.data.task, on.y, on.weight))
+            loss_C, found = gradient(*at) if vector is None else hvp(*at, dict(vector))
+        self._loss.index_add_(0, torch.from_numpy(on.members).to(loss_C.device), loss_C)
         self._loss_steps[on.members] += 1
         return Tree(found)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from manyheads.engines.chain import Chain, Link, loss_and_slope
+from manyheads.engines.chain import Chain, loss_and_slope
 from manyheads.engines.client_data import Task
 from manyheads.engines.layers import product
 
@@ -46,10 +46,11 @@ def gradient(
     chain: Chain, params: Mapping[str, Tensor], x_CBI: Tensor, losses: Losses
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """The loss of every client, [C], and its gradient with respect to ``params`` (shared or not), [C, ...]."""
+    layers = _layers(chain, params)
     inputs, h = [], x_CBI
-    for link in chain.links:
+    for link, (weight, bias) in zip(chain.links, layers, strict=True):
         inputs.append(h)
-        h = product(h, *_of(link, params))
+        h = product(h, weight.mT, bias)
         h = h if link.activation is None else link.activation.apply(h)
     loss_C, slope = losses.slope(h)
     found: dict[str, Tensor] = {}
@@ -64,7 +65,7 @@ def gradient(
         if f"{link.name}bias" in params:
             found[f"{link.name}bias"] = slope.sum(dim=1)
         if level:
-            slope = product(slope, _of(link, params)[0].mT)
+            slope = product(slope, layers[level][0])
     return loss_C, {name: found[name] for name in params}
 
 
@@ -73,16 +74,16 @@ def hvp(
     chain: Chain, params: Mapping[str, Tensor], x_CBI: Tensor, losses: Losses, vector: Mapping[str, Tensor]
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """The loss of every client, [C], and its Hessian with respect to ``params`` times ``vector``, [C, ...]."""
+    layers = _layers(chain, params)
     seen: list[tuple[Tensor, Tensor | None, Tensor | None]] = []
     h, Rh = x_CBI, None
-    for link in chain.links:
-        weight, bias = _of(link, params)
+    for link, (weight, bias) in zip(chain.links, layers, strict=True):
         V, v = (vector.get(f"{link.name}{kind}") for kind in ("weight", "bias"))
-        Rz = _sum(None if V is None else product(h, V.mT), None if Rh is None else product(Rh, weight))
+        Rz = _sum(None if V is None else product(h, V.mT), None if Rh is None else product(Rh, weight.mT))
         if v is not None:
             Rz = v.unsqueeze(1).expand(*h.shape[:2], -1) if Rz is None else Rz.add_(v.unsqueeze(1))
         seen.append((h, Rh, Rz))
-        h, Rh = product(h, weight, bias), Rz
+        h, Rh = product(h, weight.mT, bias), Rz
         if link.activation is not None:
             h = link.activation.apply(h)
             Rh = None if Rz is None else link.activation.slope(Rz, h)
@@ -106,7 +107,7 @@ def hvp(
         if f"{link.name}bias" in params:
             found[f"{link.name}bias"] = Rslope.sum(dim=1)
         if level:
-            weight, V = _of(link, params)[0].mT, vector.get(f"{link.name}weight")
+            weight, V = layers[level][0], vector.get(f"{link.name}weight")
             Rslope = product(Rslope, weight)
             if V is not None:
                 Rslope.baddbmm_(slope, V)
@@ -115,10 +116,12 @@ def hvp(
     return loss_C, {name: found[name] for name in params}
 
 
-def _of(link: Link, params: Mapping[str, Tensor]) -> tuple[Tensor, Tensor | None]:
-    """A layer's weight, transposed, and its bias: those given, or the module's own."""
-    weight, bias = (params.get(f"{link.name}{k}", getattr(link.linear, k)) for k in ("weight", "bias"))
-    return weight.detach().mT, None if bias is None else bias.detach()
+def _layers(chain: Chain, params: Mapping[str, Tensor]) -> list[tuple[Tensor, Tensor | None]]:
+    """Each layer's weight and bias: those given, or the module's own."""
+    return [
+        (params.get(f"{link.name}weight", link.linear.weight), params.get(f"{link.name}bias", link.linear.bias))
+        for link in chain.links
+    ]
 
 
 def _sum(a: Tensor | None, b: Tensor | None) -> Tensor | None:

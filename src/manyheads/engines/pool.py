@@ -69,7 +69,8 @@ def chunked(clients: Sequence[int], sizes: np.ndarray, parameters: int, mode: Mo
     if small:
         least, most = 1 if parameters * sizes.sum() < MOMENT else 2, 1024 if parameters <= 2_000 else 32
     else:
-        least, most = min(-(-len(clients) // 4), 32), max(4, min(32, 16_000_000 // parameters))
+        together = max(4, min(16, 1_600_000 // parameters))  # weights that stay in the cache when stacked
+        least, most = min(-(-len(clients) // together), 32), max(4, min(32, 16_000_000 // parameters))
         least = max(least, min(4, len(clients)))
     count = len(clients) if mode == "loop" and not small else max(least, -(-len(clients) // most))
     count = min(count, len(clients))
