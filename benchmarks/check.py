@@ -15,7 +15,7 @@ from manyheads import FedAvg, Model, simulate
 from manyheads.core.randomness import Purpose, batch_plan, generator
 from manyheads.data import Federation, Samples
 
-__all__ = ["arithmetic", "difference", "in_double"]
+__all__ = ["arithmetic", "difference", "in_double", "traffic"]
 
 
 class Planned:
@@ -80,13 +80,29 @@ def arithmetic(workload: Workload) -> int:
 
     0 if they are not known: torch's counter does not see those inside an LSTM.
     """
-    a = workload.algorithm
     plain = Plain(workload, Shuffled())
+    a = workload.algorithm
     if not isinstance(a, FedAvg) or any(isinstance(m, nn.LSTM) for m in plain.net.modules()):
         return 0
-    per_pass = -(-len(plain.train[0]) // a.batch)
+    samples = len(plain.train[0])
     plain.a = FedAvg(steps=1, batch=a.batch, sgd=a.sgd)
     with FlopCounterMode(display=False) as counter:
         plain.local(0)
-    rest = len(plain.train[0]) / (a.batch * per_pass) if not a.steps else 1.0  # the last batch of a pass is smaller
-    return int(counter.get_total_flops() * (a.steps or a.epochs * per_pass) * rest * len(plain.train))
+    per_sample = counter.get_total_flops() / min(a.batch, samples)
+    return int(per_sample * (a.steps * a.batch or a.epochs * samples) * len(plain.train))
+
+
+def traffic(workload: Workload) -> int:
+    """Bytes of weights that such a round reads and writes, if every step goes through all of them.
+
+    Each step reads a weight in the forward pass, all but the first layer's in the backward pass, reads and writes it in
+    the update, and its velocity too, if it has one. 0 if the round consists of other steps.
+    """
+    a, model = workload.algorithm, workload.model()
+    if not isinstance(a, FedAvg):
+        return 0
+    federation = workload.federation()
+    steps = a.steps or a.epochs * -(-len(federation.train.client(0)[1]) // a.batch)
+    weights = [p.numel() * p.element_size() for p in model.params.all.values()]
+    moved = (5 if a.sgd.momentum else 3) * sum(weights) + sum(weights[1:])
+    return moved * steps * len(federation)

@@ -26,7 +26,7 @@ def main(engine: str, name: str) -> None:
         return
     if count:
         torch.set_num_threads(int(count))
-    rounds = time_peak() if kind == "peak" else time_plain(workload)
+    rounds = {"peak": time_peak, "memory": lambda: time_memory(workload)}.get(kind, lambda: time_plain(workload))()
     spent = time.process_time()
     for _, seconds in zip(sys.stdin, rounds, strict=False):
         print(seconds, (time.process_time() - spent) / workload.rounds, flush=True)
@@ -85,6 +85,17 @@ def time_peak(size: int = 2048) -> Iterator[float]:
         for _ in range(4):
             a @ a
         yield (time.perf_counter() - start) / (4 * 2 * size**3)
+
+
+def time_memory(workload: Workload, repeats: int = 50) -> Iterator[float]:
+    """Seconds per byte of adding one array to another, each as large as a model of the workload, on all cores."""
+    a = torch.rand(workload.model().params.all.numel)
+    b = torch.rand(len(a))
+    while True:
+        start = time.perf_counter()
+        for _ in range(repeats):
+            a.add_(b)
+        yield (time.perf_counter() - start) / (repeats * 3 * a.nbytes)
 
 
 if __name__ == "__main__":

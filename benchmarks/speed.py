@@ -17,15 +17,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from check import arithmetic, difference, in_double
+from check import arithmetic, difference, in_double, traffic
 from workloads import WORKLOADS, Workload
 
 from manyheads.run.directory import machine_facts
 
 HERE = Path(__file__).parent
 RESULT = HERE / "results" / "speed.json"
-ENGINES = ("plain", "plain-1", "ours", "ours-1", "peak")
-"""plain: torch's default threads; plain-1: one thread; ours: a worker for each core; peak: a matrix product, all cores"""
+ENGINES = ("plain", "plain-1", "ours", "ours-1", "peak", "memory")
+"""plain: torch's default threads; plain-1: one thread; ours: a worker for each core; peak: a matrix product, all cores;
+memory: an addition of arrays as large as the model, all cores"""
 PEERS = {"flower": "flower.py", "pfl": "pfl_research.py"}
 SAME = 1e-9
 """largest difference of two results on the same batches in double precision, relative to the largest weight"""
@@ -86,6 +87,7 @@ def measure(workload: Workload, repeats: int, pythons: dict[str, str]) -> dict[s
         "seconds": seconds,
         "processor": processor,
         "operations": arithmetic(workload),
+        "bytes": traffic(workload),
         "load": os.getloadavg()[0],
     }
 
@@ -113,6 +115,15 @@ def peak_shares(row: dict[str, Any]) -> list[float] | None:
         return None
     turns = zip(row["seconds"]["ours"], row["seconds"]["peak"], strict=True)
     return [row["operations"] / ours * per_operation for ours, per_operation in turns]
+
+
+def roofline_shares(row: dict[str, Any]) -> list[float] | None:
+    """The least time that the arithmetic, or moving the weights, of the plain loop's steps would take, over ours."""
+    if not row["operations"]:
+        return None
+    seconds = row["seconds"]
+    turns = zip(seconds["ours"], seconds["peak"], seconds["memory"], strict=True)
+    return [max(row["operations"] * flop, row["bytes"] * byte) / ours for ours, flop, byte in turns]
 
 
 def line(row: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from speed import PEERS, against, peak_shares, processor_ratios, ratios
+from speed import PEERS, against, peak_shares, processor_ratios, ratios, roofline_shares
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "benchmarks.md"
@@ -26,7 +26,7 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 def speed(result: dict[str, Any]) -> str:
     rows = []
     for row in result["rows"]:
-        seconds, shares = row["seconds"], peak_shares(row)
+        seconds, shares, roof = row["seconds"], peak_shares(row), roofline_shares(row)
         plain, single = (statistics.median(seconds[e]) for e in ("plain", "plain-1"))
         once = "" if len(seconds["plain"]) > 1 else " (once)"
         workers = [one / all_ for one, all_ in zip(seconds["ours-1"], seconds["ours"], strict=True)]
@@ -41,14 +41,14 @@ def speed(result: dict[str, Any]) -> str:
                 spread(ratios(row, "ours-1")),
                 spread(processor_ratios(row)),
                 spread(workers, ".2f"),
-                spread([100 * s for s in shares], ".0f") + " %" if shares else "",
+                *(spread([100 * s for s in found], ".0f") + " %" if found else "" for found in (shares, roof)),
                 f"{row['difference']:.0e}, {row['difference_single_precision']:.0e}",
                 f"{row['load']:.1f}",
             ]
         )
     return table(
         ["one round of", "plain, s", "plain, 1 thread, s", "manyheads, s", "times as fast", "wanted", "with one worker", "in processor time, one worker",
-         "2 workers against 1", "of peak", "results differ by", "load"],
+         "2 workers against 1", "of peak", "of roofline", "results differ by", "load"],
         rows,
     )  # fmt: skip
 

@@ -174,7 +174,7 @@ class Trail:
         self._forward = start.weight.mT.contiguous() if start.weight.ndim == 2 else start.weight.mT
         """its transpose: as a product's right factor a third faster in this order of memory, if one serves all"""
         count, clients, self._batch = steps.rows_TCB.shape
-        self._h, self._d = (start.weight.new_zeros(clients, count * self._batch, n) for n in start.weight.shape[:-3:-1])
+        self._h, self._d = (start.weight.new_empty(clients, count * self._batch, n) for n in start.weight.shape[:-3:-1])
         age = torch.arange(count, 0, -1, dtype=torch.float64)
         scale = opt.lr * ((1 - opt.momentum**age) / (1 - opt.momentum) if opt.momentum else torch.ones_like(age))
         self._scale = scale.repeat_interleave(self._batch).to(self._h)
@@ -186,7 +186,7 @@ class Trail:
 
     def forward(self, h: Tensor) -> Tensor:
         out = product(h, self._forward, self._bias)
-        self._h[:, self._seen : self._seen + h.shape[1]] = h
+        self._remember(self._h, h)
         return self._moved(out, torch.bmm(h, self._past(self._h).transpose(1, 2)).add_(self._ones), self._d)
 
     def down(self, slope: Tensor) -> Tensor:
@@ -206,8 +206,14 @@ class Trail:
         return product.baddbmm_(share.mul_(self._scale[self._unseen :]), self._past(rows), alpha=-1)
 
     def move(self, slope: Tensor) -> None:
-        self._d[:, self._seen : self._seen + slope.shape[1]] = slope
+        self._remember(self._d, slope)
         self._seen += self._batch
+
+    def _remember(self, rows: Tensor, values: Tensor) -> None:
+        """The rows of this step; those that the batch does not fill are zero."""
+        filled = self._seen + values.shape[1]
+        rows[:, self._seen : filled] = values
+        rows[:, filled : self._seen + self._batch] = 0
 
     def narrow(self, clients: int) -> None:
         done = slice(clients, len(self._h))
