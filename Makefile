@@ -32,8 +32,9 @@ format: setup
 
 bench: setup
 	$(BIN)/python benchmarks/speed.py
-	$(BIN)/python benchmarks/scaling.py
+	$(BIN)/python benchmarks/profiles.py
 	$(BIN)/python benchmarks/population.py
+	$(BIN)/python benchmarks/scaling.py
 	$(BIN)/python benchmarks/tables.py
 
 clean:

