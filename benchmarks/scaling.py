@@ -78,7 +78,7 @@ def figure(rows: list[dict[str, Any]], population: list[dict[str, Any]]) -> Any:
             line.append(
                 base.mark_line(point=True).encode(
                     x=alt.X("size:Q", title=what, scale=scale, axis=ticks),
-                    y=alt.Y(f"{value}:Q", scale=alt.Scale(type="log"), axis=alt.Axis(format="~s", tickCount=4)),
+                    y=alt.Y(f"{value}:Q", scale=alt.Scale(type="log"), axis=alt.Axis(format="~g", tickCount=4)),
                 )
             )
         panels.append(alt.hconcat(*line))

@@ -1,6 +1,6 @@
 """The cohort: local training of a group of clients, one after another or stacked.
 
-Results are the same to rounding. Which is faster depends on the size of what is trained (measured, see docs/design.md):
+Results are the same to rounding. Which is faster depends on the size of what is trained (see docs/benchmarks.md):
 a loop on a private copy of the parameters beats stacking for large models, which fall out of the cache when stacked;
 stacking wins for small ones, and for the heads on features that are computed once. The cohort chooses call by call.
 """
