@@ -7,8 +7,7 @@ stacking wins for small ones, and for the heads on features that are computed on
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Literal
@@ -20,13 +19,14 @@ from torch import Tensor
 from manyheads.core.contract import Batch, Round, Step
 from manyheads.core.errors import UserError
 from manyheads.core.optim import SGD, FineTune, TorchOptimizer
-from manyheads.core.randomness import Purpose, batch_plan, generator, torch_seeded
+from manyheads.core.randomness import Purpose
 from manyheads.core.trees import State, Tree
 from manyheads.engines.augment import crop_flip, draw_crops
 from manyheads.engines.chain import Chain, descend
 from manyheads.engines.client_data import ClientBatch, ClientData, channels_last, pad_rows, slices
 from manyheads.engines.derivatives import Losses, gradient, hvp
 from manyheads.engines.descent import Descent, TorchDescent
+from manyheads.engines.draws import Draws, Plan
 from manyheads.engines.layers import Steps
 from manyheads.models import Model, Net, losses
 
@@ -34,8 +34,6 @@ __all__ = ["STACK_BELOW", "LocalCohort", "Mode", "fine_tuned"]
 
 Mode = Literal["auto", "loop", "stacked"]
 Prox = tuple[float | Tensor, Tree]
-Plan = list[np.ndarray]
-"""the rows of each local step of one client"""
 STACK_BELOW = 110_000
 """trained parameters a client up to which stacking the clients pays on a CPU"""
 CHAIN_STACK_BELOW = 1_000_000
@@ -60,11 +58,10 @@ class LocalCohort:
         purpose: Purpose = Purpose.BATCHES,
     ) -> None:
         self.model, self.data, self.clients, self.mode, self.pooled = model, data, list(clients), mode, pooled
-        self._round, self._purpose = round, purpose
+        self._round = round
+        self._draws = Draws(model, data, self.clients, round, purpose)
         model.module.train()
         self._template = model.params.all
-        self._phase = -1
-        self._noisy = False
         self._chains: dict[Net, Chain | None] = {}
         self._loss = torch.zeros(len(self.clients), device=data.x.device, dtype=data.dtype)
         self._loss_steps = np.zeros(len(self.clients))
@@ -104,7 +101,7 @@ class LocalCohort:
     ) -> Tree:
         if not part or not (epochs or steps):  # nothing to do draws nothing
             return self.each(part)
-        plans = self._plans(batch, epochs, steps)
+        plans = self._draws.plans(batch, epochs, steps)
         net, x, rest = self.model.net, self.data.x, given or Tree()
         if self._features_last(part, plans):
             assert self.model.head_net is not None
@@ -133,19 +130,12 @@ class LocalCohort:
         independent: bool = True,
     ) -> State:
         counts = self.steps(batch=batches[0], epochs=epochs, steps=steps).cpu().numpy()
-        self._phase += 1
-        streams = [
-            [
-                batch_plan(self._generator(c, *address), int(n), batch=size, steps=int(t), independent=independent)
-                for c, n, t in zip(self.clients, self.data.sizes, counts, strict=True)
-            ]
-            for address, size in zip([(), *((i,) for i in range(1, len(batches)))], batches, strict=True)
-        ]
+        streams = self._draws.streams(batches, counts, independent)
         if self._stacks(self._template):
             return self._scan(step, state, streams, counts, np.arange(len(counts)))
         alone = []
         for client in range(len(counts)):
-            with self._noise(client), self._within_noise():
+            with self._draws.noise(client):
                 own = state.map(lambda v: v[client : client + 1])  # noqa: B023 (used at once)
                 alone.append(self._scan(step, own, streams, counts, np.array([client])))
         return state.unflat({k: torch.cat([s.flat[k] for s in alone]) for k in state.flat})
@@ -157,14 +147,14 @@ class LocalCohort:
         order = np.argsort(-counts[members], kind="stable")
         members = members[order]
         state = state.map(lambda v: v[torch.from_numpy(order).to(v.device)])
-        croppers = self._croppers(members)
+        croppers = self._draws.croppers(members)
         finished = []
         for time in range(int(counts[members[0]])):
             active = int((counts[members] > time).sum())
             if active < len(members):
                 finished.append(state.map(lambda v: v[active:]))  # noqa: B023 (used at once)
                 state, members = state.map(lambda v: v[:active]), members[:active]  # noqa: B023
-            drawn = [self._batch([plans[m][time] for m in members], members, croppers) for plans in streams]
+            drawn = [self._draws.batch([plans[m][time] for m in members], members, croppers) for plans in streams]
             state = step(state, *drawn)
         parts = [s.flat for s in (state, *reversed(finished))]
         back = torch.from_numpy(np.argsort(order))
@@ -173,9 +163,9 @@ class LocalCohort:
     # -- gradients ----------------------------------------------------------------------------------------------------
 
     def draw(self, batch: int) -> ClientBatch:
-        plans = self._plans(batch, 0, 1)
+        plans = self._draws.plans(batch, 0, 1)
         everyone = np.arange(len(plans))
-        drawn = self._batch([plan[0] for plan in plans], everyone, self._croppers(everyone))
+        drawn = self._draws.batch([plan[0] for plan in plans], everyone, self._draws.croppers(everyone))
         if self.pooled is None:
             return drawn
         share = (self.pooled / self.pooled.sum()).to(drawn.weight)
@@ -219,7 +209,7 @@ class LocalCohort:
         else:
             own = {k: v if self._is_shared(k, v) else v[0] for k, v in params.items()}
             leaves = self.model.net.bind(own, train=params)
-            with self._noise(int(on.members[0])):
+            with self._draws.noise(int(on.members[0])):
                 out = self.model.net(x[0])
         loss = (losses(self.data.task, out, y.flatten(0, 1)).view(on.rows.shape) * on.weight).sum(dim=1)
         wrt = list(leaves.values())
@@ -238,51 +228,6 @@ class LocalCohort:
         batch = on.only(mask, on.members[index : index + 1])
         own = Tree({k: v if self._is_shared(k, v) else v[index] for k, v in params.items()})
         return own, batch, None if vector is None else vector.map(lambda v: v[index : index + 1])
-
-    # -- which samples ------------------------------------------------------------------------------------------------
-
-    def _plans(self, batch: int, epochs: int, steps: int) -> list[Plan]:
-        self._phase += 1
-        if batch <= 0:  # all samples in every step: nothing is drawn, and generators take time to make
-            whole = np.arange(self.data.sizes.max())
-            return [[whole[:size]] * (steps or epochs) for size in self.data.sizes]
-        return [
-            batch_plan(
-                self._generator(client),
-                int(size),
-                batch=batch,
-                epochs=epochs,
-                steps=steps,
-                smallest=2 if self.model.statistics else 1,
-            )
-            for client, size in zip(self.clients, self.data.sizes, strict=True)
-        ]
-
-    def _generator(self, client: int, *more: int) -> np.random.Generator:
-        return generator(self.round.seed, self._purpose, self.round.index, client, self._phase, *more)
-
-    @contextmanager
-    def _within_noise(self) -> Iterator[None]:
-        """The draws of dropout have their address already."""
-        self._noisy = True
-        yield
-        self._noisy = False
-
-    def _croppers(self, members: np.ndarray) -> dict[int, np.random.Generator]:
-        """Where each client's crops come from, if images are augmented."""
-        if not self.data.augment:
-            return {}
-        address = (self.round.seed, Purpose.AUGMENT, int(self._purpose), self.round.index)
-        return {int(m): generator(*address, self.clients[m], self._phase) for m in members}
-
-    def _batch(self, rows: Plan, members: np.ndarray, croppers: dict[int, np.random.Generator]) -> ClientBatch:
-        crops = [draw_crops(croppers[int(m)], len(r)) for m, r in zip(members, rows, strict=True)] if croppers else None
-        return ClientBatch.of(self.data, rows, members, crops)
-
-    def _noise(self, client: int) -> AbstractContextManager[None]:
-        if not self.model.random or self._noisy:
-            return nullcontext()
-        return torch_seeded(self.round.seed, Purpose.NOISE, self.round.index, self.clients[client], self._phase)
 
     # -- which way ----------------------------------------------------------------------------------------------------
 
@@ -358,8 +303,8 @@ class LocalCohort:
             else:
                 descent = TorchDescent(opt, leaves.values())
             start = int(self.data.offsets[client])
-            croppers = self._croppers(np.array([client]))
-            with self._noise(client):
+            croppers = self._draws.croppers(np.array([client]))
+            with self._draws.noise(client):
                 for rows in plan:
                     chosen = torch.from_numpy(rows + start)
                     if self.model.statistics and len(rows) == 1:
@@ -404,7 +349,7 @@ class LocalCohort:
         trained, rest = sorted_stack(part), dict(sorted_stack(given))
         pull = (prox[0][position] if isinstance(prox[0], Tensor) else prox[0], sorted_stack(prox[1])) if prox else None
         descent = Descent(opt, trained, pull, sorted_stack(correction) if correction is not None else None)
-        croppers = self._croppers(order)
+        croppers = self._draws.croppers(order)
         loss_C = torch.zeros_like(self._loss)
         steps = np.array([len(plans[i]) for i in order])
         for step in range(int(steps[0])):
@@ -416,7 +361,7 @@ class LocalCohort:
             rows, weight = rows_TCB[step, :active], weight_TCB[step, :active]
             inputs = x[rows]
             if croppers:
-                batch = self._batch([plans[m][step] for m in order[:active]], order[:active], croppers)
+                batch = self._draws.batch([plans[m][step] for m in order[:active]], order[:active], croppers)
                 rows, weight, inputs = batch.rows, batch.weight, batch.x
             out = net.stacked(dict(zip(part, leaves, strict=True)) | rest, inputs)
             each = losses(self.data.task, out.flatten(0, 1), self.data.y[rows].flatten(0, 1)).view(rows.shape)

@@ -1,0 +1,86 @@
+"""Which samples the clients of a cohort see in each local step, how images are cropped, and the noise of dropout.
+
+Every draw has an address: seed, purpose, round, client and, since one round may train several parts in turn, the phase.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+import numpy as np
+
+from manyheads.core.contract import Round
+from manyheads.core.randomness import Purpose, batch_plan, generator, torch_seeded
+from manyheads.engines.augment import draw_crops
+from manyheads.engines.client_data import ClientBatch, ClientData
+from manyheads.models import Model
+
+__all__ = ["Draws", "Plan"]
+
+Plan = list[np.ndarray]
+"""the rows of each local step of one client"""
+Croppers = dict[int, np.random.Generator]
+
+
+class Draws:
+    """The draws of a cohort; ``purpose`` keeps those of training and those of fine-tuning apart."""
+
+    def __init__(self, model: Model, data: ClientData, clients: Sequence[int], round: Round, purpose: Purpose) -> None:
+        self._model, self._data, self._clients = model, data, clients
+        self._round, self._purpose = round, purpose
+        self._phase = -1
+        self._noisy = False
+
+    def _generator(self, client: int, *more: int) -> np.random.Generator:
+        return generator(self._round.seed, self._purpose, self._round.index, client, self._phase, *more)
+
+    def plans(self, batch: int, epochs: int, steps: int) -> list[Plan]:
+        """Shuffled passes over each client's samples: the next phase."""
+        self._phase += 1
+        sizes = self._data.sizes
+        if batch <= 0:  # all samples in every step: nothing is drawn, and generators take time to make
+            whole = np.arange(sizes.max())
+            return [[whole[:size]] * (steps or epochs) for size in sizes]
+        smallest = 2 if self._model.statistics else 1
+        return [
+            batch_plan(self._generator(c), int(n), batch=batch, epochs=epochs, steps=steps, smallest=smallest)
+            for c, n in zip(self._clients, sizes, strict=True)
+        ]
+
+    def streams(self, batches: tuple[int, ...], counts: np.ndarray, independent: bool) -> list[list[Plan]]:
+        """Of each size of batch, a plan of ``counts[c]`` steps for every client: the next phase."""
+        self._phase += 1
+        return [
+            [
+                batch_plan(self._generator(c, *address), int(n), batch=size, steps=int(t), independent=independent)
+                for c, n, t in zip(self._clients, self._data.sizes, counts, strict=True)
+            ]
+            for address, size in zip([(), *((i,) for i in range(1, len(batches)))], batches, strict=True)
+        ]
+
+    def croppers(self, members: np.ndarray) -> Croppers:
+        """Where each client's crops come from, if images are augmented."""
+        if not self._data.augment:
+            return {}
+        address = (self._round.seed, Purpose.AUGMENT, int(self._purpose), self._round.index)
+        return {int(m): generator(*address, self._clients[m], self._phase) for m in members}
+
+    def batch(self, rows: Plan, members: np.ndarray, croppers: Croppers) -> ClientBatch:
+        """A batch of these clients, by the rows of each."""
+        crops = [draw_crops(croppers[int(m)], len(r)) for m, r in zip(members, rows, strict=True)] if croppers else None
+        return ClientBatch.of(self._data, rows, members, crops)
+
+    def noise(self, client: int) -> AbstractContextManager[None]:
+        """What a model that draws by itself draws within is this client's; within that, again, changes nothing."""
+        return self._seeded(client) if self._model.random and not self._noisy else nullcontext()
+
+    @contextmanager
+    def _seeded(self, client: int) -> Iterator[None]:
+        address = (self._round.seed, Purpose.NOISE, self._round.index, self._clients[client], self._phase)
+        with torch_seeded(*address):
+            self._noisy = True
+            try:
+                yield
+            finally:
+                self._noisy = False
