@@ -17,10 +17,14 @@ import torch
 
 from manyheads import load
 from manyheads.cli import main
+from manyheads.data import Classes, Digits, federate
+from manyheads.engines.pool import chunked
+from manyheads.models import build_model, model_named
 
 ROUNDS = 60
+# nine clients a round: enough work to be divided into chunks, and so to be given to workers
 RUN = ["run", "--data", "digits", "--partition", "classes:3", "--clients", "12", "--algorithm", "fedrep"]
-RUN += ["--algorithm.head-epochs", "2", "--participation", "0.5", "--checkpoint-seconds", "0", "--workers", "1"]
+RUN += ["--algorithm.head-epochs", "2", "--participation", "0.75", "--checkpoint-seconds", "0", "--workers", "1"]
 
 
 def die() -> None:
@@ -142,6 +146,9 @@ def processes_mentioning(text: str) -> list[int]:
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for the workers in /proc")
 def test_killed_with_its_workers_running(tmp_path):
     """The real command with two workers: kill -9 ends them too, and the resumed run matches one worker's."""
+    federation, model = federate(Digits().pool(seed=0), Classes(3), clients=12, seed=0), model_named("mlp")()
+    parameters = build_model(model, federation.sample_shape, federation.outputs, seed=0).params.all.numel
+    assert len(chunked(range(9), federation.train.sizes[:9], parameters, "auto")) > 1
     log, out = tmp_path / "log", tmp_path / "cut"
     assert run_child(tmp_path / "whole", log) == 0
     whole = json.loads(log.read_text())
