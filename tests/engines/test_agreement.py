@@ -219,12 +219,6 @@ def test_linear_fedrep_equals_the_plain_loop(algorithm, mode):
     agrees(algorithm, module.double(), head, tasks.federation(seed=3), mode, atol=1e-9)
 
 
-@pytest.fixture
-def divided(monkeypatch):
-    """Small cohorts are divided too: otherwise they are one chunk, which no worker gets."""
-    monkeypatch.setattr("manyheads.engines.pool.MOMENT", 0)
-
-
 @pytest.mark.usefixtures("divided")
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=str)
 def test_workers_change_no_bit(algorithm):

@@ -29,6 +29,7 @@ def test_crops_are_uniform_and_half_are_mirrored():
     assert abs(crops[:, 2].mean() - 0.5) < 0.02
 
 
+@pytest.mark.usefixtures("divided")
 @pytest.mark.parametrize(
     "algorithm",
     [FedAvg(epochs=2, batch=5), FedRep(head_epochs=2, batch=5), APFL(batch=5), DSGD(batch=5)],
