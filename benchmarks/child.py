@@ -15,8 +15,6 @@ import torch
 from plain import Plain
 from workloads import WORKLOADS, Workload
 
-NEVER = 10**9
-
 
 def main(engine: str, name: str) -> None:
     workload = WORKLOADS[name]
@@ -47,9 +45,7 @@ def time_plain(workload: Workload) -> Iterator[float]:
 
 def time_ours(workload: Workload, workers: int) -> None:
     """Rounds of an ordinary run; between two timings it waits where a user's own code would be called."""
-    from manyheads import Engine, Evaluate
     from manyheads.run.simulate import run_training
-    from manyheads.run.training import Training
 
     timed: list[float] = []
     sys.stdin.readline()
@@ -67,13 +63,7 @@ def time_ours(workload: Workload, workers: int) -> None:
             spent = time.process_time()
         left = time.perf_counter()
 
-    training = Training(
-        rounds=NEVER,
-        cohort=1 if workload.evaluation else 0,
-        checkpoint_seconds=NEVER,
-        evaluate=Evaluate(every=1 if workload.evaluation else NEVER),
-        engine=Engine(workers=workers),
-    )
+    training = workload.training(workers)
     run_training(workload.algorithm, workload.model(), workload.federation(), training, {}, None, on_round=on_round)
 
 

@@ -15,10 +15,8 @@ from typing import Any
 from torch.profiler import ProfilerActivity, profile
 from workloads import WORKLOADS, Workload
 
-from manyheads import Engine, Evaluate
 from manyheads.run.directory import machine_facts
 from manyheads.run.simulate import run_training
-from manyheads.run.training import Training
 
 RESULT = Path(__file__).parent / "results" / "profiles.json"
 SECONDS = 3.0
@@ -31,7 +29,7 @@ KINDS = {
     "copies and gathering of samples": ("copy", "index", "cat", "fill", "zero", "clone", "contiguous", "embedding"),
     "factorisations": ("linalg", "cholesky"),
 }  # fmt: skip
-ALL, PYTHON = "other operations", "Python"
+OTHER, PYTHON = "other operations", "Python"
 
 
 class Done(Exception):
@@ -42,9 +40,9 @@ def kind_of(operation: str) -> str:
     """The kind of an operation of torch; the first whose words begin its name (or, for long ones, are in it)."""
     name = operation.removeprefix("aten::").strip("_")
     for kind, words in KINDS.items():
-        if any(name == w or name.strip("_").startswith(w + "_") or (len(w) > 3 and w in name) for w in words):
+        if any(name == w or name.startswith(w + "_") or (len(w) > 3 and w in name) for w in words):
             return kind
-    return ALL
+    return OTHER
 
 
 def shares(workload: Workload) -> dict[str, float]:
@@ -60,20 +58,13 @@ def shares(workload: Workload) -> dict[str, float]:
         elif record["round"] > 2 and time.perf_counter() - started >= SECONDS:
             raise Done
 
-    every = 1 if workload.evaluation else 10**9
-    training = Training(
-        rounds=10**9,
-        cohort=1 if workload.evaluation else 0,
-        checkpoint_seconds=10**9,
-        evaluate=Evaluate(every=every),
-        engine=Engine(workers=1),
-    )
+    training = workload.training(workers=1)
     try:
         run_training(workload.algorithm, workload.model(), workload.federation(), training, {}, None, on_round=on_round)
     except Done:
         seconds = time.perf_counter() - started
         watch.__exit__(None, None, None)
-    spent = dict.fromkeys([*KINDS, ALL], 0.0)
+    spent = dict.fromkeys([*KINDS, OTHER], 0.0)
     for event in watch.key_averages():
         spent[kind_of(event.key)] += event.self_cpu_time_total / 1e6
     found = {kind: value / seconds for kind, value in spent.items()}

@@ -9,15 +9,17 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from manyheads import SGD, FedAvg, FedRep, FedRepLinear, Model, PerFedAvg
+from manyheads import SGD, Engine, Evaluate, FedAvg, FedRep, FedRepLinear, Model, PerFedAvg
 from manyheads.core.contract import Algorithm
 from manyheads.core.randomness import Purpose, torch_seeded
 from manyheads.data import Federation, LinearTasks, Samples
 from manyheads.models import LinearRepresentation, ReluNet, build_model, model_named
 from manyheads.models.lstm import TokenReader
+from manyheads.run.training import Training
 
 __all__ = ["WORKLOADS", "Workload"]
 
+NEVER = 10**9
 SGD_PLAIN = SGD(lr=0.01, momentum=0.0)
 
 
@@ -40,6 +42,16 @@ class Workload:
     """whether other libraries do it too, where they are installed"""
     evaluation: bool = False
     """what is timed is the evaluation of all clients, not the round"""
+
+    def training(self, workers: int) -> Training:
+        """Rounds without end, evaluated only if that is what is timed, and never saved."""
+        return Training(
+            rounds=NEVER,
+            cohort=1 if self.evaluation else 0,
+            checkpoint_seconds=NEVER,
+            evaluate=Evaluate(every=1 if self.evaluation else NEVER),
+            engine=Engine(workers=workers),
+        )
 
 
 def classified(clients: int, samples: int, shape: tuple[int, ...], classes: int = 10, test: int = 1) -> Federation:

@@ -75,6 +75,24 @@ def test_many_clients_in_runs_and_alone_through_many_checkpoints(path):
     assert_holds(restored, list(range(clients)), list(expected.values()))
 
 
+def test_reads_and_writes_that_the_system_does_in_pieces(path, monkeypatch):
+    """One call moves 2 GB at most; here, a few bytes."""
+    store = PersonalStore(path, initial(), CLIENTS)
+    read, write = os.preadv, os.pwrite
+    monkeypatch.setattr(os, "preadv", lambda file, views, offset: read(file, [views[0][:7]], offset))
+    monkeypatch.setattr(os, "pwrite", lambda file, data, offset: write(file, data[:7], offset))
+    store.write([0, 1, 3], states([5, 6, 7]))
+    assert_holds(store, [3, 1, 0, 2], [7, 6, 5, 0])
+
+
+def test_a_file_that_was_cut_short_is_an_error(path):
+    store = PersonalStore(path, initial(), CLIENTS)
+    store.write([3], states([7]))
+    os.truncate(path, path.stat().st_size // 4)
+    with pytest.raises(UserError, match="shorter than it was"):
+        store.read([3])
+
+
 def test_what_was_read_is_a_copy(path):
     store = PersonalStore(path, initial(), CLIENTS)
     store.read([0]).head["weight"].fill_(9)

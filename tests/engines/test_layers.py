@@ -114,6 +114,26 @@ def test_what_is_not_trained_stays(trained, opt):
     torch.testing.assert_close(into[trained][0], dict(module.named_parameters())[trained].detach())
 
 
+@pytest.mark.parametrize("opt", [PLAIN, MOMENTUM])
+def test_the_trail_of_a_weight_whose_bias_is_frozen(monkeypatch, opt):
+    monkeypatch.setattr(
+        "manyheads.engines.chain.layer_for", lambda start, steps, opt, *_, **__: Trail(start, opt, steps)
+    )
+    frozen = {"0.bias", "2.bias", "4.bias"}
+    module, steps = net(frozen=frozen), steps_of(sizes=[6, 6], passes=[2, 1], batch=4, inputs=6)
+    chain, params = Chain.of(module), {k: v.detach().clone() for k, v in module.named_parameters()}
+    assert chain is not None
+    into = {k: v.new_empty(2, *v.shape) for k, v in params.items() if k not in frozen}
+    descend(chain, steps, params, into, opt)
+    for client in range(2):
+        own = net(frozen=frozen)
+        by_torch(own, steps, client, opt)
+        for name, value in into.items():
+            torch.testing.assert_close(
+                value[client], dict(own.named_parameters())[name].detach(), rtol=1e-12, atol=1e-14
+            )
+
+
 @pytest.mark.parametrize(
     ("shape", "samples", "visits", "batch", "opt", "first", "lowest", "form"),
     [

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from pickle import PicklingError
 
 import pytest
 import torch
@@ -91,6 +92,13 @@ def test_an_error_in_a_worker_is_raised_here_with_its_traceback_and_the_worker_g
     with pytest.raises(KeyError) as caught:
         list(workers.map("fail", [(KeyError("x"),)]))
     assert "in fail" in caught.value.__notes__[0]
+    assert list(workers.map("add", [(1,), (2,), (3,)])) == [11, 12, 13]
+
+
+def test_a_task_that_cannot_be_sent_leaves_the_workers_ready(workers):
+    for _ in range(4):
+        with pytest.raises((AttributeError, TypeError, PicklingError)):
+            list(workers.map("add", [(lambda: 1,)]))
     assert list(workers.map("add", [(1,), (2,), (3,)])) == [11, 12, 13]
 
 

@@ -11,7 +11,6 @@ import sys
 import tomllib
 from pathlib import Path
 
-import numpy as np
 import pytest
 import tomli_w
 from problems import ragged, small_net
@@ -71,7 +70,7 @@ def test_a_damaged_personal_state_falls_back_too(tmp_path):
     store = tmp_path / "run" / "checkpoint" / "personal.safetensors"
     run = load(tmp_path / "run", model=small_net())
     client = run.history[-1]["cohort"][0]
-    ((_, place),) = run._store._runs(np.array([client]), run._store.slot[[client]])
+    place = run._store._offset(client, int(run._store.slot[client]))
     with store.open("r+b") as file:
         file.seek(place)
         byte = file.read(1)

@@ -2,8 +2,8 @@
 
 A sparse file holds three slots, each with a place for every client. A client's state is written to a slot in which
 neither of the last two checkpoints looks for it, and a checkpoint carries the table that says which slot is each client's
-own. So a run killed at any instant finds the
-states of its last checkpoint, or of the one before it, byte for byte, without ever having copied the store.
+own. So a run killed at any instant finds the states of its last checkpoint, or of the one before it, byte for byte,
+without ever having copied the store.
 The file is a valid safetensors file. Reads and writes go through the file descriptor, not a memory map: a full disk is
 then an error instead of a crash, and memory does not grow with the clients that have taken part. Neighbours in a slot are
 read and written together.
@@ -17,6 +17,7 @@ import os
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -28,6 +29,7 @@ from manyheads.core.trees import State
 
 __all__ = ["Layout", "PersonalStore"]
 
+Whole = TypeVar("Whole", int, np.ndarray)
 SLOTS = 3
 _ALIGN = 8
 
@@ -113,16 +115,18 @@ class PersonalStore:
             os.close(self._file)
             self._file = -1
 
+    def _offset(self, client: Whole, slot: Whole) -> Whole:
+        return self._start + ((slot - 1) * len(self.slot) + client) * self.layout.nbytes
+
     def _runs(self, clients: np.ndarray, slots: np.ndarray) -> Iterator[tuple[np.ndarray, int]]:
         """Positions of clients whose places lie side by side, in the order of the file, and where the first one is."""
-        places = (slots.astype(np.int64) - 1) * len(self.slot) + clients
-        order = np.argsort(places, kind="stable")
-        for run in np.split(order, np.flatnonzero(np.diff(places[order]) != 1) + 1):
-            yield run, self._start + int(places[run[0]]) * self.layout.nbytes
+        offsets = self._offset(clients, slots.astype(np.int64))
+        order = np.argsort(offsets, kind="stable")
+        for run in np.split(order, np.flatnonzero(np.diff(offsets[order]) != self.layout.nbytes) + 1):
+            yield run, int(offsets[run[0]])
 
     def _record(self, client: int) -> bytes:
-        ((_, offset),) = self._runs(np.array([client]), self.slot[[client]])
-        return os.pread(self._file, self.layout.nbytes, offset)
+        return os.pread(self._file, self.layout.nbytes, self._offset(client, int(self.slot[client])))
 
     def read(self, clients: Sequence[int]) -> State:
         """The states of these clients, those never written being the initial one."""
@@ -133,7 +137,12 @@ class PersonalStore:
         seen = np.flatnonzero(self.slot[ids])
         for run, offset in self._runs(ids[seen], self.slot[ids[seen]]) if len(seen) else ():
             found = np.empty((len(run), self.layout.nbytes), np.uint8)
-            os.preadv(self._file, [found.data], offset)
+            left = found.reshape(-1).data
+            while left.nbytes:  # one call gives 2 GB at most
+                done = os.preadv(self._file, [left], offset)
+                if not done:
+                    raise UserError(f"{self.path} is shorter than it was")
+                left, offset = left[done:], offset + done
             records[seen[run]] = found
         return self.layout.unpack(records)
 

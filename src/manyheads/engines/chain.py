@@ -20,6 +20,7 @@ from torch.nn import functional
 
 from manyheads.core.optim import SGD
 from manyheads.engines.client_data import Task, take
+from manyheads.engines.descent import Pull
 from manyheads.engines.layers import Dual, Layer, Start, Steps, layer_for
 
 __all__ = ["Chain", "descend"]
@@ -111,7 +112,7 @@ def descend(
     params: Mapping[str, Tensor],
     into: Mapping[str, Tensor],
     opt: SGD,
-    prox: tuple[float | Tensor, Mapping[str, Tensor]] | None = None,
+    prox: Pull | None = None,
     correction: Mapping[str, Tensor] | None = None,
 ) -> Tensor:
     """Carry out the steps from ``params``, shared or with the client dimension, and put what is trained ``into`` memory.
@@ -157,7 +158,7 @@ def _on_their_way(
     params: Mapping[str, Tensor],
     into: Mapping[str, Tensor],
     opt: SGD,
-    prox: tuple[float | Tensor, Mapping[str, Tensor]] | None,
+    prox: Pull | None,
     correction: Mapping[str, Tensor] | None,
 ) -> tuple[list[Layer], int]:
     """The layers, each in its cheapest form, and the lowest that is trained."""

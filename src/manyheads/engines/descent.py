@@ -9,8 +9,10 @@ from torch import Tensor
 
 from manyheads.core.optim import SGD, TorchOptimizer
 
-__all__ = ["Descent", "TorchDescent"]
+__all__ = ["Descent", "Pull", "TorchDescent"]
 
+Pull = tuple[float | Tensor, Mapping[str, Tensor]]
+"""strength, one or a client's each, and anchor of a proximal term"""
 Grads = tuple[Tensor, ...] | list[Tensor]
 
 
@@ -21,7 +23,7 @@ class Descent:
         self,
         opt: SGD,
         params: Mapping[str, Tensor],
-        prox: tuple[float | Tensor, Mapping[str, Tensor]] | None = None,
+        prox: Pull | None = None,
         correction: Mapping[str, Tensor] | None = None,
     ) -> None:
         self.opt = opt

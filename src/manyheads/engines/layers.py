@@ -15,7 +15,7 @@ from torch import Tensor
 
 from manyheads.core.optim import SGD
 from manyheads.engines.client_data import Task, take
-from manyheads.engines.descent import Descent
+from manyheads.engines.descent import Descent, Pull
 
 __all__ = ["Direct", "Dual", "Layer", "Start", "Steps", "Trail", "layer_for", "product"]
 
@@ -231,7 +231,7 @@ def layer_for(
     start: Start,
     steps: Steps,
     opt: SGD,
-    prox: tuple[float | Tensor, Mapping[str, Tensor]] | None,
+    prox: Pull | None,
     correction: Mapping[str, Tensor] | None,
     first: bool,
     lowest: bool,
@@ -246,15 +246,12 @@ def layer_for(
     (outputs, inputs), samples = start.weight.shape[-2:], int(steps.sizes.max())
     count, visits = len(steps.plans[0]), max(sum(map(len, plan)) for plan in steps.plans)
     products, move = 2 if lowest else 3, 35 if opt.momentum else 5
-    work = {
-        Direct: outputs * inputs * (products * visits + move * count),
-        Trail: outputs * inputs * products * visits + 0.75 * (products - 1) * visits**2 * (inputs + outputs),
-        Dual: samples * (inputs * (2 * outputs + samples) + outputs * (visits + move * count)),
-    }
-    frozen_bias = start.bias is not None and "bias" not in start.into
-    if work[Trail] < min(work[Direct], work[Dual] if first else np.inf) and not frozen_bias:
-        return Trail(start, opt, steps)
-    return Dual(start, opt, steps) if first and work[Dual] < work[Direct] else Direct(start, Descent(opt, start.into))
+    direct = outputs * inputs * (products * visits + move * count)
+    trail = outputs * inputs * products * visits + 0.75 * (products - 1) * visits**2 * (inputs + outputs)
+    dual = samples * (inputs * (2 * outputs + samples) + outputs * (visits + move * count)) if first else np.inf
+    if direct <= min(trail, dual):
+        return Direct(start, Descent(opt, start.into))
+    return Trail(start, opt, steps) if trail < dual else Dual(start, opt, steps)
 
 
 def product(h: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -66,6 +66,7 @@ class Workers:
         return self._threads.map(lambda task: self._ask(call, task), tasks)
 
     def _ask(self, call: _Call, task: tuple[Any, ...]) -> Any:
+        packed = _packed(task)  # before anything is sent: a worker must not be left with half a question
         worker = self._free.get()
         try:
             news = worker.told is not call
@@ -73,7 +74,7 @@ class Workers:
             if news:
                 _send(worker.pipe, call.common)
                 worker.told = call
-            _send(worker.pipe, _packed(task))
+            _send(worker.pipe, packed)
             error, result = _receive(worker.pipe)
         except (EOFError, OSError):
             raise UserError(
