@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from torch.profiler import ProfilerActivity, profile
-from workloads import WORKLOADS, Workload
+from workloads import WORKLOADS, Workload, known
 
 from manyheads.run.directory import machine_facts
 from manyheads.run.simulate import run_training
@@ -73,7 +73,7 @@ def shares(workload: Workload) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("workloads", nargs="*", default=list(WORKLOADS))
+    parser.add_argument("workloads", nargs="*", type=known, default=list(WORKLOADS))
     options = parser.parse_args()
     rows = json.loads(RESULT.read_text())["rows"] if RESULT.exists() else {}
     for name in options.workloads:

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 from check import arithmetic, difference, in_double, traffic
-from workloads import WORKLOADS, Workload
+from workloads import WORKLOADS, Workload, known
 
 from manyheads.run.directory import machine_facts
 
@@ -151,7 +151,7 @@ def line(row: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("workloads", nargs="*", default=list(WORKLOADS))
+    parser.add_argument("workloads", nargs="*", type=known, default=list(WORKLOADS))
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--out", type=Path, default=RESULT)
     for peer in PEERS:

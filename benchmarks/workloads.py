@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentTypeError
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,7 @@ from manyheads.models import LinearRepresentation, ReluNet, build_model, model_n
 from manyheads.models.lstm import TokenReader
 from manyheads.run.training import Training
 
-__all__ = ["WORKLOADS", "Workload"]
+__all__ = ["WORKLOADS", "Workload", "known"]
 
 NEVER = 10**9
 SGD_PLAIN = SGD(lr=0.01, momentum=0.0)
@@ -237,3 +238,10 @@ WORKLOADS = {
         ),
     )
 }
+
+
+def known(name: str) -> str:
+    """The name of a workload, on a command line."""
+    if name not in WORKLOADS:
+        raise ArgumentTypeError(f"no workload is called {name}; there are {', '.join(WORKLOADS)}")
+    return name
