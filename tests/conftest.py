@@ -1,3 +1,4 @@
+import signal
 import sys
 from pathlib import Path
 
@@ -5,6 +6,7 @@ import pytest
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores Ctrl-C, and so would its own
 torch.set_num_threads(1)  # the plain loops of the tests are many small operations
 
 
