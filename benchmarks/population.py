@@ -58,7 +58,7 @@ def main() -> None:
     if options.one:
         print(json.dumps(measure(options.one, workers=1)))
         return
-    from manyheads.run.directory import machine_facts
+    from manyheads.core.machine import machine_facts
 
     populations = [int(p) for p in options.populations.split(",")]
     runs: dict[int, list[dict[str, float]]] = {p: [] for p in populations}

@@ -15,7 +15,7 @@ from typing import Any
 from torch.profiler import ProfilerActivity, profile
 from workloads import WORKLOADS, Workload, known
 
-from manyheads.run.directory import machine_facts
+from manyheads.core.machine import machine_facts
 from manyheads.run.simulate import run_training
 
 RESULT = Path(__file__).parent / "results" / "profiles.json"

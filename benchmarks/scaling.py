@@ -93,7 +93,7 @@ def main() -> None:
     if options.one:
         print(json.dumps(measure(options.one[0], int(options.one[1]))))
         return
-    from manyheads.run.directory import machine_facts
+    from manyheads.core.machine import machine_facts
 
     runs: dict[tuple[str, int], list[dict[str, float]]] = {}
     for _ in range(options.repeats):

@@ -21,7 +21,7 @@ import torch
 from check import arithmetic, difference, in_double, traffic
 from workloads import WORKLOADS, Workload, known
 
-from manyheads.run.directory import machine_facts
+from manyheads.core.machine import machine_facts
 
 HERE = Path(__file__).parent
 RESULT = HERE / "results" / "speed.json"

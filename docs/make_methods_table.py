@@ -16,8 +16,8 @@ from rich.console import Console
 from rich.progress import track
 
 import manyheads as mh
+from manyheads.core.machine import machine_facts
 from manyheads.data import Classes, Digits, federate
-from manyheads.run.directory import machine_facts
 
 ROOT = Path(__file__).parent.parent
 CLIENTS, CLASSES, ROUNDS, SEEDS = 20, 3, 30, (0, 1, 2)

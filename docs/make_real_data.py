@@ -16,11 +16,11 @@ import numpy as np
 
 from manyheads.cli.flags import collect
 from manyheads.cli.run import run_flags
+from manyheads.core.machine import machine_facts
 from manyheads.core.settings import build
 from manyheads.data import source_of
 from manyheads.run import Config
 from manyheads.run.config import federation_of
-from manyheads.run.directory import machine_facts
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results" / "real-data.json"

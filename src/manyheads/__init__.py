@@ -1,72 +1,26 @@
 """manyheads: personalized federated learning. One shared body, many personal heads."""
 
-from manyheads.algorithms import (
-    APFL,
-    DSGD,
-    L2GD,
-    Ditto,
-    FedAvg,
-    FedMTL,
-    FedPer,
-    FedProx,
-    FedRep,
-    FedRepLinear,
-    LGFedAvg,
-    Local,
-    LocalSGD,
-    PerFedAvg,
-    Scaffold,
-)
-from manyheads.core.contract import Algorithm, Batch, Cohort, Round, Update, Uploads, register
-from manyheads.core.errors import UserError
-from manyheads.core.optim import SGD, FineTune
-from manyheads.core.settings import settings
-from manyheads.core.trees import Params, State, Tree
-from manyheads.data import Federation
-from manyheads.engines.pool import Engine
-from manyheads.experiments import compare
-from manyheads.models import Model
-from manyheads.run import Evaluate, Run, load, personalize, simulate
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from manyheads.api import *  # noqa: F403
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "APFL",
-    "DSGD",
-    "L2GD",
-    "SGD",
-    "Algorithm",
-    "Batch",
-    "Cohort",
-    "Ditto",
-    "Engine",
-    "Evaluate",
-    "FedAvg",
-    "FedMTL",
-    "FedPer",
-    "FedProx",
-    "FedRep",
-    "FedRepLinear",
-    "Federation",
-    "FineTune",
-    "LGFedAvg",
-    "Local",
-    "LocalSGD",
-    "Model",
-    "Params",
-    "PerFedAvg",
-    "Round",
-    "Run",
-    "Scaffold",
-    "State",
-    "Tree",
-    "Update",
-    "Uploads",
-    "UserError",
-    "compare",
-    "load",
-    "personalize",
-    "register",
-    "settings",
-    "simulate",
-]
+
+def __getattr__(name: str) -> Any:
+    """All else comes from ``api`` when it is first asked for: the command line is thus there before torch is loaded."""
+    if name.startswith("__") and name != "__all__":
+        raise AttributeError(f"module 'manyheads' has no attribute {name!r}")
+    api = import_module("manyheads.api")
+    if name not in globals():  # the packages below are, now that api is imported
+        try:
+            globals()[name] = getattr(api, name)
+        except AttributeError:
+            raise AttributeError(f"module 'manyheads' has no attribute {name!r}") from None
+    return globals()[name]
+
+
+def __dir__() -> list[str]:
+    return [*__getattr__("__all__"), "__version__"]

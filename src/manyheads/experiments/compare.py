@@ -22,6 +22,7 @@ from torch import nn
 
 from manyheads.core.errors import UserError
 from manyheads.core.files import fresh_folder, write_text
+from manyheads.core.machine import machine_facts
 from manyheads.core.optim import FineTune
 from manyheads.core.settings import as_dict, settings
 from manyheads.data import Federation
@@ -32,7 +33,6 @@ from manyheads.experiments.results import results
 from manyheads.experiments.study import Progress, Study, Trial, at_work
 from manyheads.models import Model, build_model, model_named
 from manyheads.run import Evaluate, Training
-from manyheads.run.directory import machine_facts
 from manyheads.run.monitors import Monitor
 from manyheads.run.simulate import check
 

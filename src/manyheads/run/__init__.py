@@ -1,5 +1,6 @@
 """The round loop, run directories and configuration."""
 
+import manyheads.algorithms  # noqa: F401  (a run names its method, and they register themselves)
 from manyheads.run.config import Config, assemble
 from manyheads.run.model_folder import PersonalModel, save_personal
 from manyheads.run.personalize import Personal, personalize

@@ -11,14 +11,9 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
-import platform
 import shutil
-import subprocess
-import sys
 import tomllib
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any
 
@@ -29,6 +24,7 @@ from manyheads.core.checkpoint import read_checkpoint, rounds_on_disk, write_che
 from manyheads.core.errors import UserError
 from manyheads.core.files import fresh_folder, write_text, writing
 from manyheads.core.history import History
+from manyheads.core.machine import machine_facts
 from manyheads.core.settings import as_dict, build
 from manyheads.core.store import PersonalStore
 from manyheads.core.trees import State
@@ -163,23 +159,3 @@ def read_config(path: Path) -> dict[str, Any]:
             fix="upgrade manyheads to read it",
         )
     return config
-
-
-def machine_facts() -> dict[str, Any]:
-    """Where and with what a run was made."""
-    packages = ("manyheads", "torch", "numpy", "safetensors", "scikit-learn")
-    here = Path(__file__).parent
-    try:
-        commit = subprocess.run(
-            ["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, timeout=5, check=True
-        ).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        commit = None
-    return {
-        "python": sys.version.split()[0],
-        "platform": platform.platform(),
-        "processor": platform.processor() or platform.machine(),
-        "cores": os.cpu_count(),
-        "packages": {name: version(name) for name in packages},
-        "git_commit": commit,
-    }

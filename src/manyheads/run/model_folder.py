@@ -26,12 +26,13 @@ from torch import Tensor, nn
 
 from manyheads.core.errors import UserError
 from manyheads.core.files import sync_directory
+from manyheads.core.machine import machine_facts
 from manyheads.core.settings import as_dict, build
 from manyheads.data import Encoding, Samples
 from manyheads.data.new_site import NewSite
 from manyheads.engines.client_data import ClientData
 from manyheads.models import build_model, model_named
-from manyheads.run.directory import machine_facts, read_config
+from manyheads.run.directory import read_config
 from manyheads.run.export import FORMATS, Outputs, available, export, onnx_outputs
 from manyheads.run.personalize import Personal
 

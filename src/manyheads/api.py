@@ -1,0 +1,70 @@
+"""What ``import manyheads`` offers, imported when something of it is first used."""
+
+from manyheads.algorithms import (
+    APFL,
+    DSGD,
+    L2GD,
+    Ditto,
+    FedAvg,
+    FedMTL,
+    FedPer,
+    FedProx,
+    FedRep,
+    FedRepLinear,
+    LGFedAvg,
+    Local,
+    LocalSGD,
+    PerFedAvg,
+    Scaffold,
+)
+from manyheads.core.contract import Algorithm, Batch, Cohort, Round, Update, Uploads, register
+from manyheads.core.errors import UserError
+from manyheads.core.optim import SGD, FineTune
+from manyheads.core.settings import settings
+from manyheads.core.trees import Params, State, Tree
+from manyheads.data import Federation
+from manyheads.engines.pool import Engine
+from manyheads.experiments import compare
+from manyheads.models import Model
+from manyheads.run import Evaluate, Run, load, personalize, simulate
+
+__all__ = [
+    "APFL",
+    "DSGD",
+    "L2GD",
+    "SGD",
+    "Algorithm",
+    "Batch",
+    "Cohort",
+    "Ditto",
+    "Engine",
+    "Evaluate",
+    "FedAvg",
+    "FedMTL",
+    "FedPer",
+    "FedProx",
+    "FedRep",
+    "FedRepLinear",
+    "Federation",
+    "FineTune",
+    "LGFedAvg",
+    "Local",
+    "LocalSGD",
+    "Model",
+    "Params",
+    "PerFedAvg",
+    "Round",
+    "Run",
+    "Scaffold",
+    "State",
+    "Tree",
+    "Update",
+    "Uploads",
+    "UserError",
+    "compare",
+    "load",
+    "personalize",
+    "register",
+    "settings",
+    "simulate",
+]

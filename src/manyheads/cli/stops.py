@@ -1,0 +1,58 @@
+"""Ctrl-C, SIGTERM and SIGHUP: each stops the command, with exit code 130."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from types import FrameType
+
+from manyheads.core.interrupts import STOPS
+
+__all__ = ["STOPPED", "at_once", "by_interrupt", "check", "stopped"]
+
+STOPPED = 130
+"""the exit code"""
+
+asked = False
+"""whether a stop has been asked for"""
+
+
+def at_once() -> None:
+    """From now on, a stop ends the process: nothing is under way, and what is being imported may lose an exception."""
+    _handle(_end)
+
+
+def by_interrupt() -> None:
+    """From now on, a stop is a KeyboardInterrupt, so that what is under way can be put in order."""
+    _handle(_interrupt)
+
+
+def check() -> None:
+    """Stop if that was asked for: an interrupt is lost if it comes in a finalizer, or in a library that hides it."""
+    if asked:
+        raise KeyboardInterrupt
+
+
+def stopped() -> int:
+    """Say so; the exit code."""
+    sys.stderr.write("stopped\n")
+    return STOPPED
+
+
+def _handle(handler: Callable[[int, FrameType | None], None]) -> None:
+    for stop in STOPS:
+        if signal.getsignal(stop) is not signal.SIG_IGN:  # nohup, and jobs in the background of a script
+            signal.signal(stop, handler)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    os.write(2, b"stopped\n")
+    os._exit(STOPPED)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    global asked
+    asked = True
+    raise KeyboardInterrupt

@@ -1,0 +1,56 @@
+"""Standard output and error that may be full, closed, or read by nobody any more."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from typing import Any
+
+from manyheads.core.errors import UserError
+
+__all__ = ["guard"]
+
+
+class _Output(io.FileIO):
+    """Standard output: an error is told once; a reader that has enough, as ``head`` has, is none."""
+
+    over = False
+
+    def write(self, data: Any) -> int:
+        if not self.over:
+            try:
+                return super().write(data)
+            except OSError as error:
+                self.over = True
+                self.failed(error)
+        return memoryview(data).nbytes
+
+    def failed(self, error: OSError) -> None:
+        if not isinstance(error, BrokenPipeError):
+            raise UserError(f"cannot write to standard output: {error.strerror}", fix="send it elsewhere") from None
+
+
+class _Errors(_Output):
+    """Standard error: if nobody can be told, work goes on."""
+
+    def failed(self, error: OSError) -> None:
+        pass
+
+
+def guard() -> None:
+    """Put these in place of the streams of this process."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:  # closed: taken, so that no file of ours gets its number
+            os.open(os.devnull, os.O_RDONLY)
+    sys.stdout = _text(_Output(1, "w", closefd=False), sys.stdout)
+    sys.stderr = _text(_Errors(2, "w", closefd=False), sys.stderr)
+
+
+def _text(raw: io.FileIO, before: Any) -> io.TextIOWrapper:
+    encoding = getattr(before, "encoding", None) or "utf-8"
+    lines = raw.isatty() or raw.fileno() == 2
+    # names of files and sites need not be text of this terminal
+    return io.TextIOWrapper(io.BufferedWriter(raw), encoding, errors="backslashreplace", line_buffering=lines)
