@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -53,6 +54,9 @@ class Bench:
 
     def fail(self, error: Exception) -> None:
         raise error
+
+    def fail_with(self, one: str, two: str) -> None:
+        raise Unpicklable(one, two)
 
     def die(self) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -129,3 +133,67 @@ def test_ended_while_a_large_result_is_on_its_way():
         [sys.executable, "-c", ENDED_IN_THE_MIDDLE], cwd=here, capture_output=True, text=True, timeout=120
     )
     assert done.stdout == "ended\n", done.stderr
+
+
+INTERRUPTED = """
+import multiprocessing, os, signal
+from test_workers import Bench, Workers
+
+todo = [lambda: os.kill(os.getpid(), signal.SIGINT)]
+os.register_at_fork(after_in_parent=lambda: todo and todo.pop()())
+try:
+    Workers(3, multiprocessing.get_context("fork"), Bench, (0,))
+    print("went on")
+except KeyboardInterrupt:
+    print("stopped,", len(multiprocessing.active_children()), "left")
+"""
+
+
+def test_an_interrupt_while_they_are_started_stops_and_leaves_none():
+    """What is raised while a process is being forked would only be printed."""
+    here = Path(__file__).parent
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], cwd=here, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("stopped, 0 left\n", "")
+
+
+def test_workers_leave_stops_to_their_parent(workers):
+    """Ctrl-C, a hangup of the terminal and a polite kill may reach all processes of a group."""
+    for process in workers._processes:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            os.kill(process.pid, number)
+    assert list(workers.map("add", [(i,) for i in range(6)])) == [10 + i for i in range(6)]
+
+
+class Unpicklable(Exception):
+    def __init__(self, one: str, two: str) -> None:
+        super().__init__(f"{one} and {two}")
+
+
+def test_an_error_that_cannot_be_sent_is_told_in_words(workers):
+    with pytest.raises(RuntimeError, match="this and that"):
+        list(workers.map("fail_with", [("this", "that")]))
+
+
+def broken(_: int) -> None:
+    raise MemoryError
+
+
+def test_a_worker_that_cannot_be_made_says_why():
+    workers = Workers(2, multiprocessing.get_context("fork"), broken, (0,))
+    with pytest.raises(MemoryError):
+        list(workers.map("add", [(1,), (2,)]))
+    workers.close()
+
+
+def test_too_few_file_handles_are_one_clear_line_and_leave_no_process():
+    before, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = len(os.listdir("/dev/fd"))  # noqa: PTH208
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 20, hard))
+    try:
+        with pytest.raises(
+            UserError, match="cannot start 60 worker processes: Too many open files; use fewer --workers"
+        ):
+            Workers(60, multiprocessing.get_context("fork"), Bench, (0,))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (before, hard))
+    assert multiprocessing.active_children() == []

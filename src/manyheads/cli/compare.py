@@ -19,6 +19,7 @@ from rich.table import Table
 from manyheads.cli.flags import Flag, flags_of
 from manyheads.cli.progress import SECONDS_BETWEEN_LINES
 from manyheads.cli.run import run_flags, with_finetune
+from manyheads.cli.stops import STOPPED, check
 from manyheads.core.errors import UserError
 from manyheads.core.files import fresh_folder, write_text
 from manyheads.core.settings import as_dict, build
@@ -87,7 +88,7 @@ def compare(
             facts = run_comparison(federation, model, config.training(), comparison, made, place, follow)
     except KeyboardInterrupt:
         errors.print(f"stopped; what is done is kept. Go on with: manyheads compare --resume --out {place}")
-        raise typer.Exit(130) from None
+        raise typer.Exit(STOPPED) from None
     from manyheads.report import write_report  # slow to import: drawing
 
     facts = {"out": str(place), "report": str(write_report(place)), **facts}
@@ -133,6 +134,7 @@ def _progress(console: Console, total: int, name: str) -> Iterator[Follow]:
             now, first = time.monotonic(), done if first is None else first
             bar.update(task, completed=done)
             if doing:
+                check()
                 bar.update(task, last=doing)
             if not console.is_terminal and doing and now - spoke >= SECONDS_BETWEEN_LINES:
                 spoke = now

@@ -10,6 +10,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from manyheads.cli.stops import check
+
 __all__ = ["progress"]
 
 SECONDS_BETWEEN_LINES = 5.0
@@ -25,6 +27,7 @@ class _Follow:
         self.started = self.spoke = time.monotonic()
 
     def __call__(self, record: dict[str, Any]) -> None:
+        check()
         now = time.monotonic()
         if self.first is None:
             self.first = record["round"]

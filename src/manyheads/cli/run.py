@@ -16,6 +16,7 @@ from rich.table import Table
 from manyheads.cli.flags import Flag, flags_of, given_name
 from manyheads.cli.live import watched
 from manyheads.cli.progress import progress
+from manyheads.cli.stops import STOPPED
 from manyheads.core.checkpoint import rounds_on_disk
 from manyheads.core.contract import REGISTRY
 from manyheads.core.errors import UserError
@@ -106,9 +107,12 @@ def run(
                 algorithm, model, federation, settings.training(), made, place, resume, follow, errors.print
             )
     except KeyboardInterrupt:
-        saved = next(iter(rounds_on_disk(place / "checkpoint")), 0)
-        errors.print(f"stopped; {saved} rounds are saved. Go on with: manyheads run --resume --out {place}")
-        raise typer.Exit(130) from None
+        if (place / "config.toml").exists():
+            saved = next(iter(rounds_on_disk(place / "checkpoint")), 0)
+            errors.print(f"stopped; {saved} rounds are saved. Go on with: manyheads run --resume --out {place}")
+        else:
+            errors.print("stopped; nothing is saved yet")
+        raise typer.Exit(STOPPED) from None
     if as_json:
         typer.echo(json.dumps(result.summary()))
     else:

@@ -15,6 +15,7 @@ import torch
 from pydantic import Field
 
 from manyheads.core.contract import Algorithm
+from manyheads.core.interrupts import held
 from manyheads.core.settings import settings
 from manyheads.data import Federation
 from manyheads.engines.cohort import STACK_BELOW, Mode
@@ -27,6 +28,8 @@ __all__ = ["Engine", "Pool", "chunked", "one_thread"]
 
 MOMENT = 5_000_000
 """parameters times samples of a cohort below which its steps cost calls, not arithmetic: nothing to divide"""
+LEAST_BOUND = 16
+"""workers that any machine may have"""
 
 
 @settings
@@ -36,7 +39,7 @@ class Engine:
     mode: Mode = "auto"
     """clients one after another, stacked, or whichever is faster for what is trained"""
     workers: Annotated[int, Field(ge=0)] = 1
-    """processes; 1: none but this one; 0: one for each core"""
+    """processes; 1: none but this one; 0: one for each core; more than 16, or 4 a core, are not started"""
     start_method: Literal["auto", "fork", "spawn", "forkserver"] = "auto"
     """how processes are started; auto: fork on Linux, spawn elsewhere"""
     device: str = "auto"
@@ -50,9 +53,8 @@ class Engine:
     def resolved_workers(self) -> int:
         if self.resolved_device() != "cpu":
             return 1
-        return self.workers or len(
-            os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
-        )
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return min(self.workers or cores, max(LEAST_BOUND, 4 * cores))
 
     def resolved_start_method(self) -> str:
         return self.start_method if self.start_method != "auto" else "fork" if sys.platform == "linux" else "spawn"
@@ -92,17 +94,20 @@ class Pool:
         self._stack = ExitStack()
 
     def __enter__(self) -> Pool:
-        self._stack.enter_context(one_thread())
-        count = self._engine.resolved_workers()
-        if count > 1:
-            self._workers = self._started(count)
-            self._stack.callback(self._workers.close)
+        try:
+            self._stack.enter_context(one_thread())
+            count = min(self._engine.resolved_workers(), len(self._federation))
+            if count > 1:
+                self._start(count)
+        except BaseException:
+            self._stack.close()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def _started(self, count: int) -> Workers:
+    def _start(self, count: int) -> None:
         method = self._engine.resolved_start_method()
         bench = self._bench
         source: Federation | str = self._federation
@@ -110,7 +115,9 @@ class Pool:
             source = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="manyheads-"))
             self._federation.save(source)
         arguments = (bench.algorithm, bench.model, source, bench.mode, str(bench.device), bench.keep)
-        return Workers(count, multiprocessing.get_context(method), _workbench, arguments)
+        with held():
+            self._workers = Workers(count, multiprocessing.get_context(method), _workbench, arguments)
+            self._stack.callback(self._workers.close)
 
     def run(self, method: str, common: tuple[Any, ...], tasks: Sequence[tuple[Any, ...]]) -> Iterator[Any]:
         """Results of ``Workbench.method(*common, *task)``, in the order of the tasks; a single one is done here."""

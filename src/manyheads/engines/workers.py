@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import pickle
-import signal
 import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from queue import SimpleQueue
@@ -20,6 +21,7 @@ import numpy as np
 import torch
 
 from manyheads.core.errors import UserError
+from manyheads.core.interrupts import held, leave_to_parent
 
 __all__ = ["Workers"]
 
@@ -46,19 +48,32 @@ class Workers:
     def __init__(self, count: int, context: BaseContext, make: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         self._processes: list[Any] = []
         self._free: SimpleQueue[_Worker] = SimpleQueue()
-        pipes = []
-        for _ in range(count):
-            here, there = context.Pipe()
-            process: Any = context.Process(  # type: ignore[attr-defined]
-                target=_serve, args=(there, os.getpid(), make, arguments), daemon=True
-            )
-            process.start()
-            there.close()  # before the next one is forked: the only copy is the worker's, and ends with it
-            self._processes.append(process)
-            pipes.append(here)
-        for here in pipes:
-            self._free.put(_Worker(here))
         self._threads = ThreadPoolExecutor(count)
+        if context.get_start_method() != "fork":
+            resource_tracker.ensure_running()  # would let signals through when it is started with the first worker
+        try:
+            with held():
+                for _ in range(count):
+                    self._start(context, make, arguments)
+        except OSError as error:
+            self.close()
+            raise UserError(
+                f"cannot start {count} worker processes: {error.strerror}",
+                fix="use fewer --workers, or allow more processes and open files (ulimit -u, -n)",
+            ) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, context: BaseContext, make: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        here, there = context.Pipe()
+        process: Any = context.Process(  # type: ignore[attr-defined]
+            target=_serve, args=(there, os.getpid(), make, arguments), daemon=True
+        )
+        process.start()
+        there.close()  # before the next one is forked: the only copy is the worker's, and ends with it
+        self._processes.append(process)
+        self._free.put(_Worker(here))
 
     def map(self, method: str, tasks: Sequence[tuple[Any, ...]], common: tuple[Any, ...] = ()) -> Iterator[Any]:
         """Results of ``method(*common, *task)``, in the order of the tasks, each given to the next free worker."""
@@ -89,11 +104,12 @@ class Workers:
 
     def close(self) -> None:
         """End the processes, whatever they are doing."""
-        for process in self._processes:
-            process.terminate()
-        for process in self._processes:
-            process.join()
-        self._threads.shutdown(cancel_futures=True)
+        with held():
+            for process in self._processes:
+                process.kill()
+            for process in self._processes:
+                process.join()
+            self._threads.shutdown(cancel_futures=True)
 
 
 Packed = tuple[bytes, list[memoryview]]
@@ -132,21 +148,39 @@ def _receive(connection: Connection) -> Any:
 
 
 def _serve(parent: Connection, parent_id: int, make: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    leave_to_parent()
     threading.Thread(target=_end_with, args=(parent_id,), daemon=True).start()
     torch.set_num_threads(1)
-    bench = make(*arguments)
+    bench, failure = None, None
+    try:
+        bench = make(*arguments)
+    except Exception as error:
+        failure = error  # told when something is asked
     method, common = "", ()
-    while True:
-        if parent.recv():
-            method, common = _receive(parent)
-        task = _receive(parent)
-        try:
-            answer = _packed((None, getattr(bench, method)(*common, *task)))
-        except Exception as error:
-            error.add_note(f"in worker process {os.getpid()}:\n{traceback.format_exc()}")
-            answer = _packed((error, None))
-        _send(parent, answer)
+    with suppress(EOFError, ConnectionError):  # the parent is gone
+        while True:
+            if parent.recv():
+                method, common = _receive(parent)
+            task = _receive(parent)
+            try:
+                if failure is not None:
+                    raise failure
+                answer = _packed((None, getattr(bench, method)(*common, *task)))
+            except Exception as error:
+                answer = _packed((_portable(error), None))
+            _send(parent, answer)
+
+
+def _portable(error: Exception) -> Exception:
+    """The error with its traceback as a note; as plain words if it cannot be sent as it is."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        error = RuntimeError("".join(traceback.format_exception_only(error)).strip()).with_traceback(
+            error.__traceback__
+        )
+    error.add_note(f"in worker process {os.getpid()}:\n{''.join(traceback.format_exception(error))}")
+    return error
 
 
 def _end_with(parent: int) -> None:

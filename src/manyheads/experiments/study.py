@@ -17,6 +17,7 @@ from manyheads.core.checkpoint import rounds_on_disk
 from manyheads.core.errors import Diverged, UserError
 from manyheads.core.files import replacing, write_text
 from manyheads.core.history import History
+from manyheads.core.interrupts import held
 from manyheads.core.optim import FineTune
 from manyheads.data import Federation
 from manyheads.engines.evaluation import Outcomes
@@ -132,7 +133,7 @@ def at_work(study: Study, workers: int, progress: Progress) -> Iterator[Callable
     """
     with one_thread():
         context = get_context(study.training.engine.resolved_start_method())
-        crew = Workers(workers, context, _itself, (study,)) if workers > 1 else None
+        crew: Workers | None = None
         begun: list[Trial] = []
 
         def do(what: str, trials: list[Trial]) -> None:
@@ -143,6 +144,8 @@ def at_work(study: Study, workers: int, progress: Progress) -> Iterator[Callable
                 progress(study.rounds_done(begun), f"{method.name}, step size {lr:g}, seed {seed}")
 
         try:
+            with held():
+                crew = Workers(workers, context, _itself, (study,)) if workers > 1 else None
             with _watched(lambda: progress(study.rounds_done(begun), "")):
                 yield do
         finally:
