@@ -267,6 +267,24 @@ def test_new_clients_and_fine_tuning_work_for_every_method(name):
     assert all("new clients" in f["protocol"] for f in (before, after))
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_outcomes_are_those_of_the_models_that_the_protocol_names(name):
+    """For every model of every method: sample by sample the same as what the history says."""
+    case = fits(name)
+    for kind in ("auto", "finetuned", *case["algorithm"].models):
+        tune = FineTune(scope="all", epochs=2, lr=0.05)
+        evaluate = Evaluate(model=kind, every=2)
+        run = simulate(
+            case["algorithm"], case["model"], case["federation"], rounds=2, cohort=2, finetune=tune, evaluate=evaluate
+        )
+        found = run.outcomes(case["federation"], "test").sums()
+        said = run.history[-1]["evaluation"]["per_client"]["loss"]
+        assert (found.loss / found.samples)[found.samples > 0] == pytest.approx(said, rel=1e-9), kind
+        tuned = run.outcomes(case["federation"], "test", finetuned=True).sums()
+        said = next((f["per_client"]["loss"] for f in run.final), said)  # no second time if the protocol is about them
+        assert (tuned.loss / tuned.samples)[tuned.samples > 0] == pytest.approx(said, rel=1e-9), kind
+
+
 # -- settings ----------------------------------------------------------------------------------------------------------
 
 

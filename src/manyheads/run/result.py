@@ -87,7 +87,8 @@ class Run:
         ``federation`` is the one of the run; of each client, the model that the run's protocol evaluates, ``finetuned``
         by the run's setting if asked for.
         """
-        protocol = replace(self.training.evaluate, split=split, model="finetuned" if finetuned else "auto", who="all")
+        evaluate = self.training.evaluate
+        protocol = replace(evaluate, split=split, model="finetuned" if finetuned else evaluate.model, who="all")
         clients, engine = list(range(len(federation))), self.training.engine
         bench = Workbench(self.algorithm, self.model, federation, engine.mode, engine.resolved_device(), Keep())
         round = Round(self.rounds, self.training.seed, len(federation), len(clients))
