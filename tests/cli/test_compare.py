@@ -13,6 +13,9 @@ import numpy as np
 import pytest
 from commands import call, error_of, facts_of
 
+from manyheads import UserError, compare
+from manyheads.data import Digits, Iid, federate
+
 SMALL = ["compare", "--data", "digits", "--partition", "classes:3", "--clients", 6, "--rounds", 2, "--seeds", 2]
 SMALL += ["--methods", "fedavg,fedavg+ft,fedrep", "--rates", "0.05,0.2"]
 
@@ -86,6 +89,16 @@ def test_the_users_own_sites(tmp_path, capsys):
     )
     facts = facts_of(capsys, "compare", described, "--out", tmp_path / "b")
     assert facts["methods"]["fedrep"]["algorithm"]["head_epochs"] == 3
+
+
+def test_one_site_has_nothing_to_federate(tmp_path, capsys):
+    words = ["compare", "digits", "--clients", 1, "--out", tmp_path / "a"]
+    assert "nothing to federate, there is only client 0" in error_of(capsys, *words)
+    assert not (tmp_path / "a").exists()
+    federation = federate(Digits().pool(seed=0), Iid(), clients=1, seed=0)
+    with pytest.raises(UserError, match="nothing to federate"):
+        compare(federation, out=tmp_path / "a")
+    assert not (tmp_path / "a").exists()
 
 
 def test_mistakes_are_one_line(tmp_path, capsys, done):

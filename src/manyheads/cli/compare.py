@@ -16,33 +16,35 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from manyheads.cli.flags import Flag, flags_of
+from manyheads.cli.flags import Flag, flags_of, given_position
+from manyheads.cli.given import resumed, settled, with_data
 from manyheads.cli.progress import SECONDS_BETWEEN_LINES
-from manyheads.cli.run import run_flags, with_finetune
+from manyheads.cli.run import run_flags
 from manyheads.cli.stops import STOPPED, check
 from manyheads.core.errors import UserError
 from manyheads.core.files import fresh_folder, write_text
 from manyheads.core.settings import as_dict, build
-from manyheads.experiments.compare import Comparison, most_rounds, run_comparison
+from manyheads.experiments.compare import Comparison, most_rounds, refuse_one_site, run_comparison
 from manyheads.experiments.methods import ALONE
 from manyheads.experiments.study import Progress as Follow
-from manyheads.run.config import Config, merged, prepare, read_toml
+from manyheads.run.config import Config, prepare, read_toml
 
 __all__ = ["compare", "compare_flags"]
 
 BENEATH = {"engine": {"workers": "0"}, "finetune": {"scope": "all"}}
 """what is assumed unless told otherwise: all cores, and fine-tuning of whole models"""
 _NOT_HERE = {"algorithm", "evaluate", "validation", "new_clients", "new_data"}
+_SET_HERE = {("finetune", "lr")}
+"""models are fine-tuned with the step size that they were trained with"""
 
 
 def compare_flags(arguments: Sequence[str]) -> list[Flag]:
     """Those flags of ``run`` that are not about one method, and those of the comparison."""
-    words = list(arguments)
-    if words[:1] == ["compare"] and len(words) > 1 and not words[1].startswith("-") and not words[1].endswith(".toml"):
-        words.insert(1, "--data")
+    data = given_position(arguments)
+    words = [*arguments, "--data", data] if data and not data.endswith(".toml") else arguments
     own = flags_of(Comparison, "Comparison", prefix=("compare",))
     own = [f._replace(option=f"--{f.path[-1]}") for f in own if f.path[-1] != "options"]
-    return own + [f for f in run_flags(words) if f.path[0] not in _NOT_HERE]
+    return own + [f for f in run_flags(words) if f.path[0] not in _NOT_HERE and f.path not in _SET_HERE]
 
 
 def compare(
@@ -72,17 +74,19 @@ def compare(
       manyheads compare --resume --out runs/my-comparison
     """
     errors = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
-    table = _described(data, with_finetune(flags), out, resume)
+    table = _described(data, flags, out, resume)
     comparison = build(Comparison, table.get("compare", {}), where="compare")
     rest = {k: v for k, v in table.items() if k != "compare"}
+    _refuse_what_is_not_used(rest)
     config = build(Config, rest | {"validation": comparison.validation}, where="config")
     total = most_rounds(comparison, config.rounds)
     model, federation, made = prepare(config)
+    refuse_one_site(federation)
     place = out or Path("runs") / f"{datetime.now():%Y-%m-%d-%H%M%S}-compare-{federation.name}"
     if not resume:
         fresh_folder(place)
-    settled = {k: v for k, v in as_dict(config).items() if k not in _NOT_HERE} | {"compare": as_dict(comparison)}
-    write_text(place / "compare.toml", tomli_w.dumps(settled))
+    whole = as_dict(config) | made | {"compare": as_dict(comparison)}  # as it was made: found again from any folder
+    write_text(place / "compare.toml", tomli_w.dumps({k: v for k, v in whole.items() if k not in _NOT_HERE}))
     try:
         with _progress(errors, total, f"{len(comparison.methods)} methods on {federation.name}") as follow:
             facts = run_comparison(federation, model, config.training(), comparison, made, place, follow)
@@ -100,16 +104,23 @@ def compare(
 
 def _described(data: str | None, flags: dict[str, Any], out: Path | None, resume: bool) -> dict[str, Any]:
     """What to compare: from the folder that is resumed, a file, the flags."""
-    table: dict[str, Any] = BENEATH
-    if resume:
-        if out is None or not (out / "compare.toml").exists():
-            raise UserError("--resume needs --out with a comparison in it", where="resume", given=str(out or ""))
-        table = merged(table, read_toml(out / "compare.toml"))
-    if data and data.endswith(".toml"):
-        table = merged(table, read_toml(Path(data)))
-    elif data:
-        flags = merged(flags, {"data": {"name": data}})
-    return merged(table, flags)
+    kept = resumed(out, "compare.toml") if resume else {}
+    if kept is None:
+        raise UserError("--resume needs --out with a comparison in it", where="resume", given=str(out))
+    file = data if data and data.endswith(".toml") else None
+    return settled(with_data(flags, None if file else data), BENEATH, kept, read_toml(Path(file)) if file else {})
+
+
+def _refuse_what_is_not_used(table: dict[str, Any]) -> None:
+    """Settings of a single run in a file, unless they say nothing new."""
+    usual = as_dict(Config())
+    for path in (*((key,) for key in sorted(_NOT_HERE)), *_SET_HERE):
+        given, default = table, usual
+        for key in path:
+            given, default = given.get(key, {}) if isinstance(given, dict) else {}, default[key]
+        if given not in ({}, default):
+            fix = "leave it out; methods and their settings: [compare] methods, [compare.options.NAME]"
+            raise UserError("is of a run, not of a comparison", where=".".join(path), given=given, fix=fix)
 
 
 @contextmanager

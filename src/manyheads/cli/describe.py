@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from manyheads.cli.flags import Flag
+from manyheads.cli.given import settled, with_data
 from manyheads.cli.run import run_flags
 from manyheads.core.errors import UserError
 from manyheads.core.files import replacing
@@ -52,7 +53,7 @@ def describe(
 
       manyheads data describe --data my_sites/ --picture labels.svg
     """
-    config = build(Config, flags, where="config")
+    config = build(Config, settled(with_data(flags)), where="config")
     federation, made = federation_of(config, source_of(config.data))
     facts = {"seed": config.seed, "made": made, **federation_facts(federation, config.seed)}
     if picture:

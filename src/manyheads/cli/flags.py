@@ -11,7 +11,10 @@ import typer
 
 from manyheads.core.settings import Setting, walk
 
-__all__ = ["Flag", "collect", "flags_of", "given_name", "with_flags"]
+__all__ = ["Flag", "collect", "flags_of", "given_name", "given_position", "with_flags"]
+
+SWITCHES = {"--resume", "--live", "--json", "--debug", "--version", "--help"}
+"""options without a value"""
 
 
 class Flag(NamedTuple):
@@ -114,9 +117,21 @@ def collect(flags: Sequence[Flag], values: Mapping[str, str | None]) -> dict[str
 
 def given_name(arguments: Sequence[str], option: str) -> str | None:
     """The value of an option on a command line that is not parsed yet: which algorithm's flags are we to offer?"""
+    found = None  # the last one counts, as when it is parsed
     for position, argument in enumerate(arguments):
         if argument == option and position + 1 < len(arguments):
-            return arguments[position + 1]
-        if argument.startswith(f"{option}="):
-            return argument.partition("=")[2]
-    return None
+            found = arguments[position + 1]
+        elif argument.startswith(f"{option}="):
+            found = argument.partition("=")[2]
+    return found
+
+
+def given_position(arguments: Sequence[str]) -> str | None:
+    """The first word after the command that is neither an option nor the value of one; as yet unparsed."""
+    words, value = [], False
+    for argument in arguments:
+        option = argument.startswith("--")
+        if not value and not option:
+            words.append(argument)
+        value = not value and option and "=" not in argument and argument not in SWITCHES
+    return words[1] if len(words) > 1 else None

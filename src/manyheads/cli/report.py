@@ -25,7 +25,10 @@ def report(
     figures: Annotated[
         Path | None, typer.Option(help="also write every chart into this folder", show_default=False)
     ] = None,
-    formats: Annotated[str, typer.Option("--format", help="of the figures", metavar="svg,png")] = "svg,png",
+    formats: Annotated[
+        str | None,
+        typer.Option("--format", help="of the figures  \\[default: svg,png]", metavar="svg,png", show_default=False),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")] = False,
 ) -> None:
     """Make report.html: one page that works offline, on a phone and on paper.
@@ -45,13 +48,15 @@ def report(
     from manyheads.report.page import write_report
     from manyheads.report.runs import write_run_report
 
+    if formats and not figures:
+        raise UserError("is for --figures", where="format", given=formats, fix="add --figures, or leave it out")
     for folder in folders:
         if not folder.is_dir():
             raise UserError("no such folder", given=str(folder))
     compared = [folder for folder in folders if (folder / "compare.json").exists()]
     if compared and len(folders) > 1:
         raise UserError("a report is of one comparison, or of runs", given=", ".join(map(str, folders)))
-    drawn = write_figures(folders, figures, [f.strip() for f in formats.split(",")]) if figures else []
+    drawn = write_figures(folders, figures, [f.strip() for f in (formats or "svg,png").split(",")]) if figures else []
     made = write_report(folders[0], out) if compared else write_run_report(folders, out)
     if as_json:
         typer.echo(json.dumps({"report": str(made), "figures": [str(path) for path in drawn]}))

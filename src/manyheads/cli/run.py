@@ -14,21 +14,21 @@ from rich.console import Console
 from rich.table import Table
 
 from manyheads.cli.flags import Flag, flags_of, given_name
+from manyheads.cli.given import files_of, resumed, settled, with_data
 from manyheads.cli.live import watched
 from manyheads.cli.progress import progress
 from manyheads.cli.stops import STOPPED
 from manyheads.core.checkpoint import rounds_on_disk
 from manyheads.core.contract import REGISTRY
 from manyheads.core.errors import UserError
-from manyheads.core.optim import FineTune
 from manyheads.core.settings import build
 from manyheads.data import SOURCES, name_of_path
 from manyheads.models import MODELS
 from manyheads.run import Config, assemble, run_training
-from manyheads.run.config import merged, read_toml
+from manyheads.run.config import read_toml
 from manyheads.run.result import Run
 
-__all__ = ["run", "run_flags", "with_finetune"]
+__all__ = ["run", "run_flags"]
 
 # How flags are spelled where the path in the configuration is not what people would type.
 _SPELLED: dict[tuple[str, ...], str] = {
@@ -49,7 +49,7 @@ def run_flags(arguments: Sequence[str]) -> list[Flag]:
         chosen = flag.path[0] in _CHOSEN
         panel = {"evaluate": "Evaluation", "engine": "Engine", "finetune": "Fine-tuning"}.get(flag.path[0], "Run")
         flags.append(flag._replace(path=(*flag.path, "name"), panel="Choice") if chosen else flag._replace(panel=panel))
-    config = next((read_toml(Path(a)) for a in arguments if a.endswith(".toml") and Path(a).is_file()), {})
+    config = files_of(arguments)
     goes_with = ""
     for kind, known in _CHOSEN.items():
         table = config.get(kind, {})
@@ -74,7 +74,10 @@ def run(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="go on with the run in --out")] = False,
     live: Annotated[bool, typer.Option("--live", help="serve a page with the curves as they grow")] = False,
-    live_port: Annotated[int, typer.Option(help="of 127.0.0.1, for --live; 0: a free one", min=0, max=65535)] = 0,
+    live_port: Annotated[
+        int | None,
+        typer.Option(help="of 127.0.0.1, for --live  \\[default: a free one]", min=0, max=65535, show_default=False),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")] = False,
     flags: dict[str, Any],
 ) -> None:
@@ -90,17 +93,17 @@ def run(
       manyheads run --resume --out runs/my-run
     """
     errors = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
-    table = merged(BENEATH, read_toml(config)) if config else BENEATH
-    flags = with_finetune(flags)
-    if resume:
-        table = _resumed(out, table, config is not None or bool(flags), errors)
-    settings = build(Config, merged(table, flags), where="config")
+    if live_port is not None and not live:
+        raise UserError("is for --live", where="live-port", given=live_port, fix="add --live, or leave it out")
+    kept = _resumed(out, config is not None or bool(flags), errors) if resume else {}
+    table = settled(with_data(flags), BENEATH, kept, read_toml(config) if config else {})
+    settings = build(Config, table, where="config")
     algorithm, model, federation, made = assemble(settings)
     place = out or Path("runs") / f"{datetime.now():%Y-%m-%d-%H%M%S}-{algorithm.name}-{federation.name}"
     shown = {"algorithm": {"name": algorithm.name}, "rounds": settings.rounds, "seed": settings.seed, **made}
     try:
         with (
-            watched(place, shown, live_port, errors) if live else nullcontext(),
+            watched(place, shown, live_port or 0, errors) if live else nullcontext(),
             progress(errors, settings.rounds, f"{algorithm.name} on {federation.name}") as follow,
         ):
             result = run_training(
@@ -119,21 +122,13 @@ def run(
         _show(result)
 
 
-def with_finetune(flags: dict[str, Any]) -> dict[str, Any]:
-    """``--finetune head:10`` taken apart."""
-    tune = flags.get("finetune", {})
-    return flags | {"finetune": tune | FineTune.parse(tune["scope"])} if "scope" in tune else flags
-
-
-def _resumed(out: Path | None, table: dict[str, Any], described: bool, errors: Console) -> dict[str, Any]:
-    if out is None:
-        raise UserError("--resume needs --out", fix="name the folder of the run to go on with")
-    if (out / "config.toml").exists():
-        return merged(table, read_toml(out / "config.toml"))
-    if not described:
+def _resumed(out: Path | None, described: bool, errors: Console) -> dict[str, Any]:
+    table = resumed(out, "config.toml")
+    if table is None and not described:
         raise UserError(f"{out} holds no run to resume", where="out")
-    errors.print(f"{out} holds no run yet: starting it")
-    return table
+    if table is None:
+        errors.print(f"{out} holds no run yet: starting it")
+    return table or {}
 
 
 def _show(result: Run) -> None:

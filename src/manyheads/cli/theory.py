@@ -36,7 +36,10 @@ def theory(
         str | None, typer.Argument(help="which paper; without one, they are listed", show_default=False)
     ] = None,
     *,
-    seeds: Annotated[int, typer.Option(help="run with this many seeds, from --seed on", min=1)] = 1,
+    seeds: Annotated[
+        int | None,
+        typer.Option(help="run with this many seeds, from --seed on  \\[default: 1]", min=1, show_default=False),
+    ] = None,
     figure: Annotated[
         Path | None, typer.Option(help="draw the (first) run: a file .svg or .png", show_default=False)
     ] = None,
@@ -57,8 +60,12 @@ def theory(
       manyheads theory collins2021 --only convergence --samples 5 --seeds 10 --json
     """
     if name is None:
+        for option, given in (("seeds", seeds), ("figure", figure)):
+            if given is not None:
+                raise UserError("is for a paper", where=option, given=str(given), allowed=", ".join(sorted(PAPERS)))
         _list(as_json)
         return
+    seeds = seeds or 1
     if figure and figure.suffix not in (".svg", ".png"):
         raise UserError("unknown kind of picture", where="figure", given=str(figure), allowed=".svg, .png")
     errors = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)

@@ -36,7 +36,7 @@ from manyheads.run import Evaluate, Training
 from manyheads.run.monitors import Monitor
 from manyheads.run.simulate import check
 
-__all__ = ["Comparison", "compare", "most_rounds", "run_comparison"]
+__all__ = ["Comparison", "compare", "most_rounds", "refuse_one_site", "run_comparison"]
 
 RATES = (0.01, 0.03, 0.1, 0.3)
 MONITORS: tuple[Monitor, ...] = ("cka", "head_diversity", "drift")
@@ -97,6 +97,7 @@ def compare(
         finetune=finetune or FineTune(scope="all"),
         engine=engine or Engine(),
     )
+    refuse_one_site(federation)
     federation = federation.with_validation(validation, seed)
     if isinstance(model, str):
         spec = model_named(model)()
@@ -128,6 +129,7 @@ def run_comparison(
     progress: Progress = lambda done, doing: None,
 ) -> dict[str, Any]:
     """Do what is left to do of a comparison. ``federation`` has validation samples; ``model`` makes one of a seed."""
+    refuse_one_site(federation)
     workers = training.engine.resolved_workers()
     training = replace(
         training,
@@ -171,6 +173,15 @@ def run_comparison(
     }
     write_text(out / "compare.json", json.dumps(facts) + "\n")
     return facts
+
+
+def refuse_one_site(federation: Federation) -> None:
+    """Nothing can be gained from others where there are none."""
+    if len(federation) == 1:
+        raise UserError(
+            f"{federation.name}: nothing to federate, there is only {federation.client_name(0)}",
+            fix="a comparison needs at least two sites: one file each, or one table with a client column",
+        )
 
 
 def most_rounds(comparison: Comparison, rounds: int) -> int:

@@ -46,7 +46,10 @@ def read_facts(folder: Path) -> dict[str, Any]:
 def write_report(folder: Path, out: Path | None = None) -> Path:
     """Make ``report.html`` of the comparison in a folder."""
     path = out or folder / "report.html"
-    text = page(read_facts(folder))
+    facts, described = read_facts(folder), folder / "compare.toml"
+    if described.is_file():
+        facts.setdefault("command", ["manyheads", "compare", str(described.resolve())])
+    text = page(facts)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, text)
     return path

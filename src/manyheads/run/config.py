@@ -18,9 +18,11 @@ from manyheads.data import Federation, Key, federate, parse_partition, source_of
 from manyheads.models import Model, build_model, model_named
 from manyheads.run.training import Training
 
-__all__ = ["Config", "assemble", "federation_of", "merged", "prepare", "read_toml"]
+__all__ = ["Config", "assemble", "federation_of", "merged", "placed", "prepare", "read_toml"]
 
 Table = dict[str, Any]
+PLACES = ("path", "words", "vectors")
+"""settings of data and of models that name a file or a folder"""
 
 
 @settings
@@ -88,7 +90,12 @@ def _clients(config: Config, source: Any) -> tuple[Federation, Table]:
     """Dealt out of a pool, or those that the data come with."""
     if not hasattr(source, "pool"):
         own = hasattr(source, "clients")
-        for name, given in (("partition", config.partition), ("clients", 0 if own else config.clients)):
+        not_taken = {
+            "partition": config.partition,
+            "clients": 0 if own else config.clients,
+            "new_data": config.new_data,
+        }
+        for name, given in not_taken.items():
             if given:
                 raise UserError(f"{source.name} comes with its clients", where=name, given=given, fix="leave it out")
         source = replace(source, clients=config.clients) if own and config.clients else source
@@ -122,7 +129,17 @@ def _named(find: Any, table: Table, where: str) -> Any:
 
 
 def _table(value: Any) -> Table:
-    return {"name": value.name, **as_dict(value)}
+    return placed({"name": value.name, **as_dict(value)})
+
+
+def placed(table: Mapping[str, Any]) -> Table:
+    """The table of a thing with its files named so that they are found from any folder."""
+
+    def found(value: str) -> str:
+        place = Path(value).expanduser()
+        return str(place.resolve()) if value and place.exists() else value
+
+    return {k: found(v) if k in PLACES and isinstance(v, str) else v for k, v in table.items()}
 
 
 def read_toml(path: Path) -> Table:

@@ -23,6 +23,7 @@ from manyheads.engines.client_data import ClientData
 from manyheads.engines.pool import Engine, Pool
 from manyheads.engines.workbench import LOCAL, Keep, model_of
 from manyheads.models import Model, build_model, model_named
+from manyheads.run.config import placed
 from manyheads.run.directory import RunDirectory, read_config
 from manyheads.run.loop import Loop, sample_cohort
 from manyheads.run.monitors import Monitor, Monitors
@@ -223,11 +224,12 @@ def described(
 
 
 def same_run(path: Path, now: dict[str, Any]) -> None:
-    """A resumed run may have more rounds, other workers and other checkpoints; all else must be as it was."""
+    """A resumed run may have more rounds, other workers, other checkpoints and its data elsewhere; all else as it was."""
 
     def fixed(config: dict[str, Any]) -> dict[str, Any]:
-        engine = {"mode": config["engine"]["mode"]}
-        return {k: v for k, v in config.items() if k not in ("rounds", "checkpoint_seconds")} | {"engine": engine}
+        fixed = {k: v for k, v in config.items() if k not in ("rounds", "checkpoint_seconds")}
+        data = {k: v for k, v in placed(config["data"]).items() if k != "path"}  # the fingerprint tells what was there
+        return fixed | {"engine": {"mode": config["engine"]["mode"]}, "data": data, "model": placed(config["model"])}
 
     old, new = fixed(read_config(path)), fixed(now)
     for name in old.keys() | new.keys():

@@ -1,0 +1,73 @@
+"""What a command line says, laid over its files and what is assumed: whatever is given is used or refused, never lost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from manyheads.cli.flags import given_name, given_position
+from manyheads.core.errors import UserError
+from manyheads.core.optim import FineTune
+from manyheads.data import SOURCES, name_of_path
+from manyheads.run.config import merged, read_toml
+
+__all__ = ["files_of", "resumed", "settled", "with_data"]
+
+Table = dict[str, Any]
+
+
+def files_of(arguments: Sequence[str]) -> Table:
+    """What the files say that a command line, not parsed yet, names: the one it goes on with, and a TOML file."""
+    table: Table = {}
+    out, position = given_name(arguments, "--out"), given_position(arguments)
+    if "--resume" in arguments and out:
+        table = resumed(Path(out), "config.toml") or resumed(Path(out), "compare.toml") or {}
+    if position and position.endswith(".toml") and Path(position).is_file():
+        table = merged(table, read_toml(Path(position)))
+    return table
+
+
+def resumed(out: Path | None, file: str) -> Table | None:
+    """The settings of the run or comparison in a folder; None if there is none."""
+    if out is None:
+        raise UserError("--resume needs --out", fix="name the folder to go on with")
+    return read_toml(out / file) if (out / file).exists() else None
+
+
+def with_data(flags: Table, given: str | None = None) -> Table:
+    """The flags, with ``given``, the data named without a flag, among them; a path is told apart from a name."""
+    data = dict(flags.get("data", {}))
+    if given is not None and data.setdefault("name", given) != given:
+        raise UserError("two names", where="data", given=f"{given} and {data['name']}", fix="leave one out")
+    name = data.get("name")
+    if name and name not in SOURCES and Path(name).exists():
+        if data.setdefault("path", name) != name:
+            raise UserError("two places", where="data", given=f"{name} and {data['path']}", fix="leave one out")
+        data["name"] = name_of_path(name)
+    return flags | {"data": data} if data else flags
+
+
+def settled(flags: Table, *beneath: Mapping[str, Any]) -> Table:
+    """The flags over all that lies beneath them, the lowest first; data that a file names must be there still."""
+    table: Table = {}
+    for layer in beneath:
+        table = merged(table, layer)
+    table = merged(table, _with_finetune(flags))
+    path = table.get("data", {}).get("path") if isinstance(table.get("data"), Mapping) else None
+    if path and path != flags.get("data", {}).get("path") and not Path(str(path)).expanduser().exists():
+        raise UserError(f"the data were in {path}, which is not there", fix="say where they are now: --data.path PLACE")
+    return table
+
+
+def _with_finetune(flags: Table) -> Table:
+    """``--finetune head:10`` taken apart."""
+    tune = flags.get("finetune", {})
+    if "scope" not in tune:
+        return flags
+    told = FineTune.parse(tune["scope"])
+    twice = next((k for k in ("epochs", "steps") if len(told) > 1 and k in tune), None)
+    if twice:
+        given = f"--finetune {tune['scope']} and --finetune.{twice} {tune[twice]}"
+        raise UserError("two amounts", where="finetune", given=given, fix="leave one out")
+    return flags | {"finetune": tune | told}
