@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import inspect
-import json
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from manyheads.cli.output import Plain, bold
 from manyheads.core.contract import REGISTRY, Algorithm, algorithm_named
+from manyheads.core.plain import to_json
 from manyheads.core.settings import walk
 
 __all__ = ["algorithms"]
@@ -24,9 +25,9 @@ def algorithms(
     """List the methods: their paper, what travels, what stays, and their settings."""
     chosen = {name: algorithm_named(name)} if name else dict(sorted(REGISTRY.items()))
     if as_json:
-        typer.echo(json.dumps({"algorithms": [_facts(cls) for cls in chosen.values()]}))
+        typer.echo(to_json({"algorithms": [_facts(cls) for cls in chosen.values()]}))
         return
-    console = Console(highlight=False)
+    console = Plain(wrap=True)
     if name:
         _show_one(console, chosen[name])
         return
@@ -52,7 +53,7 @@ def _facts(cls: type[Algorithm]) -> dict[str, Any]:
 
 
 def _show_one(console: Console, cls: type[Algorithm]) -> None:
-    console.print(f"[bold]{cls.name}[/bold]: {(inspect.getdoc(cls) or '').splitlines()[0]}")
+    console.print(bold(cls.name) + f": {(inspect.getdoc(cls) or '').splitlines()[0]}")
     console.print(f"paper    {cls.paper}\ntravels  {cls.travels}\nstays    {cls.stays}\n")
     table = Table("flag", "default", "", box=None, pad_edge=False)
     for setting in walk(cls):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,16 +12,18 @@ from typing import Annotated, Any
 import tomli_w
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from manyheads.cli.flags import Flag, flags_of, given_position
 from manyheads.cli.given import resumed, settled, with_data
+from manyheads.cli.output import Plain, Words, bold
 from manyheads.cli.progress import SECONDS_BETWEEN_LINES
 from manyheads.cli.run import run_flags
 from manyheads.cli.stops import STOPPED, check
 from manyheads.core.errors import UserError
 from manyheads.core.files import fresh_folder, write_text
+from manyheads.core.plain import to_json
 from manyheads.core.settings import as_dict, build
 from manyheads.experiments.compare import Comparison, most_rounds, refuse_one_site, run_comparison
 from manyheads.experiments.methods import ALONE
@@ -73,7 +74,7 @@ def compare(
 
       manyheads compare --resume --out runs/my-comparison
     """
-    errors = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
+    errors = Plain(stderr=True)
     table = _described(data, flags, out, resume)
     comparison = build(Comparison, table.get("compare", {}), where="compare")
     rest = {k: v for k, v in table.items() if k != "compare"}
@@ -97,7 +98,7 @@ def compare(
 
     facts = {"out": str(place), "report": str(write_report(place)), **facts}
     if as_json:
-        typer.echo(json.dumps(facts))
+        typer.echo(to_json(facts))
     else:
         _show(facts)
 
@@ -127,12 +128,12 @@ def _refuse_what_is_not_used(table: dict[str, Any]) -> None:
 def _progress(console: Console, total: int, name: str) -> Iterator[Follow]:
     """A bar of all rounds of all runs; elsewhere than on a terminal a line now and then."""
     columns = (
-        TextColumn("{task.description}"),
+        Words("{task.description}"),
         BarColumn(),
-        TextColumn("{task.percentage:>3.0f}%"),
-        TextColumn("{task.fields[last]}"),
+        Words("{task.percentage:>3.0f}%"),
+        Words("{task.fields[last]}"),
         TimeElapsedColumn(),
-        TextColumn("left"),
+        Words("left"),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
@@ -169,7 +170,7 @@ def _show(facts: dict[str, Any]) -> None:
     for name, method in order:
         counts = method["gain"]["clients"] if name != ALONE else None
         table.add_row(
-            f"[bold]{name}[/bold]" if name == facts["recommendation"]["method"] else name,
+            bold(name) if name == facts["recommendation"]["method"] else name,
             shown(method[score]),
             " to ".join(map(shown, method["interval"])),
             shown(method["worst_decile"]),
@@ -177,11 +178,11 @@ def _show(facts: dict[str, Any]) -> None:
             f"{method['bytes'] / 1e6:.1f}",
             f"{method['rate']:g}",
         )
-    console = Console(highlight=False)
+    console = Plain(wrap=True)
     console.print(table)
     for name, why in facts["left_out"].items():
         console.print(f"left out: {name} ({why})")
     console.print(f"\n{score}: {facts['protocol']}; {len(facts['seeds'])} seeds, {facts['rounds']} rounds")
-    console.print(f"\n[bold]{facts['recommendation']['text']}[/bold]")
+    console.print("", bold(facts["recommendation"]["text"]), sep="\n")
     console.print(facts["check"])
     console.print(f"\nresults  {facts['out']}/compare.json\nreport   {facts['report']}", soft_wrap=True)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from manyheads.cli.describe import describe, describe_flags
 from manyheads.cli.flags import flags_of, with_flags
+from manyheads.cli.output import Plain
+from manyheads.core.plain import to_json
 from manyheads.core.settings import build
 from manyheads.data import SOURCES
 from manyheads.data.hub import DATASETS, fetch, is_there
@@ -48,13 +48,13 @@ def list_sources(*, as_json: AsJson = False) -> None:
     """
     facts = [_facts(name, cls) for name, cls in sorted(SOURCES.items())]
     if as_json:
-        typer.echo(json.dumps({"data": facts}))
+        typer.echo(to_json({"data": facts}))
         return
     table = Table("data", "files", "", box=None, pad_edge=False)
     words = {True: "found", False: "not found", None: "-"}
     for fact in facts:
         table.add_row(fact["name"], words[fact["found"]], fact["about"])
-    console = Console(highlight=False)
+    console = Plain(wrap=True)
     console.print(table)
     console.print("\nFiles of one: manyheads data get NAME. Your own: manyheads data check PATH")
 
@@ -86,7 +86,7 @@ def get(
     """
     facts = fetch(name, out)
     if as_json:
-        typer.echo(json.dumps(facts))
+        typer.echo(to_json(facts))
         return
     for file in facts["files"]:
         typer.echo(f"{'kept' if file['kept'] else 'got '}  {file['sha256'][:12]}  {file['bytes']:>12,}  {file['file']}")
@@ -111,7 +111,7 @@ def check(
     """
     survey = take(build(Reading, {**flags.get("data", {}), "path": path}, where="data"))
     if as_json:
-        typer.echo(json.dumps(survey.facts()))
+        typer.echo(to_json(survey.facts()))
     else:
         _show(survey)
     if survey.errors:
@@ -120,7 +120,7 @@ def check(
 
 def _show(survey: Survey) -> None:
     facts = survey.facts()
-    console = Console(highlight=False, markup=False, soft_wrap=True)
+    console = Plain()
     if facts["sites"]:
         kinds = f"{len(survey.numbers)} of numbers, {len(survey.categories)} of categories"
         console.print(f"{len(survey.sites)} sites, {survey.task} of {survey.label!r}, features: {kinds}\n")

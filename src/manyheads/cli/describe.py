@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,9 +12,11 @@ from rich.console import Console
 
 from manyheads.cli.flags import Flag
 from manyheads.cli.given import settled, with_data
+from manyheads.cli.output import Plain
 from manyheads.cli.run import run_flags
 from manyheads.core.errors import UserError
 from manyheads.core.files import replacing
+from manyheads.core.plain import to_json
 from manyheads.core.settings import build
 from manyheads.data.sources import source_of
 from manyheads.experiments.describe import federation_facts
@@ -60,13 +61,13 @@ def describe(
         _draw(facts, picture)
         facts["picture"] = str(picture)
     if as_json:
-        typer.echo(json.dumps(facts))
+        typer.echo(to_json(facts))
     else:
         _show(facts)
 
 
 def _show(facts: dict[str, Any]) -> None:
-    console = Console(highlight=False, markup=False, soft_wrap=True)
+    console = Plain()
     samples = facts["samples"]
     console.print(f"{facts['data']}: {facts['clients']} clients, {facts['task']}, seed {facts['seed']}")
     console.print(f"{samples['train']} training and {samples['test']} test samples of shape {facts['sample_shape']}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import shlex
 import sys
@@ -13,6 +12,7 @@ from tempfile import NamedTemporaryFile
 
 from manyheads.core.errors import UserError
 from manyheads.core.machine import machine_facts
+from manyheads.core.plain import to_json, visible
 
 __all__ = ["failed"]
 
@@ -28,7 +28,7 @@ def failed(error: Exception, arguments: Sequence[str]) -> int:
         sys.stderr.write("".join(traceback.format_exception(error)))
     else:
         message = str(explained(error) or _bug(error, arguments))
-        sys.stderr.write(f"error: {' '.join(message.split())}\n")
+        sys.stderr.write(f"error: {visible(' '.join(message.split()))}\n")
     return FAILED
 
 
@@ -73,7 +73,7 @@ def _written(error: Exception, arguments: Sequence[str]) -> str:
     """The file that tells what happened, in the folder for temporary files."""
     parts = (
         f"command: {shlex.join(['manyheads', *arguments])}",
-        f"machine: {json.dumps(machine_facts())}",
+        f"machine: {to_json(machine_facts())}",
         "".join(traceback.format_exception(error)),
     )
     with NamedTemporaryFile(

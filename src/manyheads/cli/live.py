@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,6 +10,9 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+
+from manyheads.cli.output import Plain
+from manyheads.core.plain import to_json
 
 __all__ = ["live", "watched"]
 
@@ -36,11 +38,11 @@ def live(
     from manyheads.report.live import Live  # slow to import: drawing
     from manyheads.report.runs import read_run
 
-    errors = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
+    errors = Plain(stderr=True)
     with Live(folder, read_run(folder).config, port) as server:
         errors.print(f"watch {folder} at {server.address} (Ctrl-C ends this)")
         if as_json:
-            typer.echo(json.dumps({"address": server.address}))
+            typer.echo(to_json({"address": server.address}))
         try:
             while True:
                 time.sleep(3600)

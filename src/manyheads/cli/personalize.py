@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from pathlib import Path
@@ -10,9 +9,11 @@ from typing import Annotated, Any
 
 import torch
 import typer
-from rich.console import Console
+from rich.text import Text
 
+from manyheads.cli.output import Plain
 from manyheads.core.errors import UserError, one_of
+from manyheads.core.plain import to_json, visible
 from manyheads.run import load, save_personal
 from manyheads.run import personalize as make_personal
 from manyheads.run.export import FORMATS, require
@@ -81,9 +82,12 @@ def personalize(
     sizes = _numbers(curve)
     check_place(out)
     torch.set_num_threads(1)  # many small operations
-    errors = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
+    errors = Plain(stderr=True)
     with errors.status("reading the run") as status:
-        say = status.update if errors.is_terminal else errors.print
+
+        def say(text: str) -> None:
+            status.update(Text(visible(text))) if errors.is_terminal else errors.print(text)
+
         personal = make_personal(
             load(run),
             data,
@@ -102,7 +106,7 @@ def personalize(
     for warning in facts["warnings"]:
         errors.print(f"warning: {warning}")
     if as_json:
-        typer.echo(json.dumps(facts))
+        typer.echo(to_json(facts))
     else:
         _show(facts)
 
@@ -126,7 +130,7 @@ def _numbers(text: str | None) -> list[int] | None:
 
 
 def _show(facts: dict[str, Any]) -> None:
-    console = Console(highlight=False, markup=False, soft_wrap=True)
+    console = Plain()
     classes, base, curve = facts["task"] == "classification", facts["baseline"], facts["curve"]
     measure = "accuracy" if classes else "rmse"
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.console import Console
 
+from manyheads.cli.output import Plain
 from manyheads.core.errors import UserError
 from manyheads.core.files import replacing, write_text
+from manyheads.core.plain import to_json
 from manyheads.data.new_site import read_new_site
 from manyheads.run import PersonalModel
 
@@ -54,14 +54,14 @@ def predict(
         score = {"accuracy": found.correct / len(rows), "correct": found.correct}
     elif found.rmse is not None:
         score = {"rmse": found.rmse}
-    errors = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
+    errors = Plain(stderr=True)
     for warning in site.warnings:
         errors.print(f"warning: {warning}")
     if out is not None:
         _write(rows, out)
     if as_json:
         facts = {"model": str(model), "engine": engine, "samples": len(rows), **score, "predictions": rows}
-        typer.echo(json.dumps(facts | {"out": str(out) if out else None, "warnings": list(site.warnings)}))
+        typer.echo(to_json(facts | {"out": str(out) if out else None, "warnings": list(site.warnings)}))
         return
     if out is None:
         typer.echo(_csv(rows), nl=False)

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
 
+from manyheads.cli.output import Words
 from manyheads.cli.stops import check
 
 __all__ = ["progress"]
@@ -57,12 +58,12 @@ class _Follow:
 def progress(console: Console, rounds: int, name: str) -> Iterator[_Follow]:
     """Follow a run of this many rounds."""
     columns = (
-        TextColumn("{task.description}"),
+        Words("{task.description}"),
         BarColumn(),
-        TextColumn("{task.completed}/{task.total}"),
+        Words("{task.completed}/{task.total}"),
         TaskProgressColumn(),
-        TextColumn("{task.fields[score]}"),
-        TextColumn("{task.fields[speed]}"),
+        Words("{task.fields[score]}"),
+        Words("{task.fields[speed]}"),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:

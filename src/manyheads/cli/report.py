@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from manyheads.cli.output import Plain
 from manyheads.core.errors import UserError
+from manyheads.core.plain import to_json
 
 __all__ = ["report"]
 
@@ -59,9 +59,9 @@ def report(
     drawn = write_figures(folders, figures, [f.strip() for f in (formats or "svg,png").split(",")]) if figures else []
     made = write_report(folders[0], out) if compared else write_run_report(folders, out)
     if as_json:
-        typer.echo(json.dumps({"report": str(made), "figures": [str(path) for path in drawn]}))
+        typer.echo(to_json({"report": str(made), "figures": [str(path) for path in drawn]}))
         return
-    console = Console(highlight=False, soft_wrap=True, markup=False)
+    console = Plain()
     console.print(f"report   {made}")
     if figures:
         console.print(f"figures  {len(drawn)} files in {figures}")

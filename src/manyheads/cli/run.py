@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from contextlib import nullcontext
 from datetime import datetime
@@ -16,11 +15,13 @@ from rich.table import Table
 from manyheads.cli.flags import Flag, flags_of, given_name
 from manyheads.cli.given import files_of, resumed, settled, with_data
 from manyheads.cli.live import watched
+from manyheads.cli.output import Plain, bold
 from manyheads.cli.progress import progress
 from manyheads.cli.stops import STOPPED
 from manyheads.core.checkpoint import rounds_on_disk
 from manyheads.core.contract import REGISTRY
 from manyheads.core.errors import UserError
+from manyheads.core.plain import to_json
 from manyheads.core.settings import build
 from manyheads.data import SOURCES, name_of_path
 from manyheads.models import MODELS
@@ -92,7 +93,7 @@ def run(
 
       manyheads run --resume --out runs/my-run
     """
-    errors = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
+    errors = Plain(stderr=True)
     if live_port is not None and not live:
         raise UserError("is for --live", where="live-port", given=live_port, fix="add --live, or leave it out")
     kept = _resumed(out, config is not None or bool(flags), errors) if resume else {}
@@ -117,7 +118,7 @@ def run(
             errors.print("stopped; nothing is saved yet")
         raise typer.Exit(STOPPED) from None
     if as_json:
-        typer.echo(json.dumps(result.summary()))
+        typer.echo(to_json(result.summary()))
     else:
         _show(result)
 
@@ -135,14 +136,15 @@ def _show(result: Run) -> None:
     facts = result.summary()
     table = Table(show_header=False, box=None)
     score = "accuracy" if facts["accuracy"] is not None else "loss"
-    table.add_row(score, f"[bold]{facts[score]:.4f}[/bold]  ({facts['protocol']})")
+    shown = "not finite" if facts[score] is None else f"{facts[score]:.4f}"
+    table.add_row(score, bold(shown) + f"  ({facts['protocol']})")
     for final in facts["final"]:
         if final[score] is not None:
             name = "new clients" if final["who"] == "new" else "fine-tuned"
-            table.add_row(name, f"[bold]{final[score]:.4f}[/bold]  ({final['protocol']})")
+            table.add_row(name, bold(f"{final[score]:.4f}") + f"  ({final['protocol']})")
     table.add_row("rounds", f"{facts['rounds']} in {facts['seconds']:.1f} s")
     table.add_row("sent", f"{facts['bytes_up'] / 1e6:.2f} MB up, {facts['bytes_down'] / 1e6:.2f} MB down")
     if facts["dropped_uploads"]:
         table.add_row("dropped", f"{facts['dropped_uploads']} uploads")
     table.add_row("run", facts["out"])
-    Console(highlight=False).print(table)
+    Plain(wrap=True).print(table)

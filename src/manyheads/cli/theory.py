@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +13,10 @@ from rich.console import Console
 from rich.table import Table
 
 from manyheads.cli.flags import Flag, flags_of
+from manyheads.cli.output import Plain
 from manyheads.core.errors import UserError
 from manyheads.core.files import replacing
+from manyheads.core.plain import to_json
 from manyheads.core.settings import build
 from manyheads.theory import PAPERS, figure_of, paper_named
 from manyheads.theory import theory as theory_of
@@ -68,7 +69,7 @@ def theory(
     seeds = seeds or 1
     if figure and figure.suffix not in (".svg", ".png"):
         raise UserError("unknown kind of picture", where="figure", given=str(figure), allowed=".svg, .png")
-    errors = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
+    errors = Plain(stderr=True)
     paper = build(paper_named(name), flags, where=name)
     runs = []
     for i in range(seeds):
@@ -82,7 +83,7 @@ def theory(
         errors.print(f"figure: {figure}")
     if as_json:
         plain = [run.get("series", {}) | run for run in runs]  # the main run's series by their own names too
-        typer.echo(json.dumps(plain[0] if seeds == 1 else {"paper": name, "seeds": seeds, "runs": plain}))
+        typer.echo(to_json(plain[0] if seeds == 1 else {"paper": name, "seeds": seeds, "runs": plain}))
     else:
         _show(runs)
 
@@ -90,18 +91,18 @@ def theory(
 def _list(as_json: bool) -> None:
     titles = {name: getattr(cls, "title", name) for name, cls in sorted(PAPERS.items())}
     if as_json:
-        typer.echo(json.dumps({"papers": titles}))
+        typer.echo(to_json({"papers": titles}))
         return
     table = Table(box=None, show_header=False, pad_edge=False)
     for name, title in titles.items():
         table.add_row(name, title)
-    console = Console(highlight=False)
+    console = Plain(wrap=True)
     console.print(table)
     console.print("\nOne of them on a run: manyheads theory NAME")
 
 
 def _show(runs: list[dict[str, Any]]) -> None:
-    console, first = Console(highlight=False, markup=False), runs[0]
+    console, first = Plain(wrap=True), runs[0]
     console.print(getattr(PAPERS[first["paper"]], "title", first["paper"]))
     console.print(", ".join(f"{k} {v}" for k, v in first["settings"].items() if len(runs) == 1 or k != "seed"))
     for key, value in first.items():

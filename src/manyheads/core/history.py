@@ -10,6 +10,7 @@ from typing import Any, overload
 
 from manyheads.core.errors import UserError
 from manyheads.core.files import write_text, writing
+from manyheads.core.plain import plain, to_json
 
 __all__ = ["History"]
 
@@ -40,10 +41,11 @@ class History(Sequence[Record]):
         return len(self._records)
 
     def append(self, record: Record) -> None:
+        record = plain(record)  # as it will be read
         self._records.append(record)
         if self.path is not None:
             with writing(self.path), open(self.path, "a", encoding="utf-8") as file:
-                file.write(json.dumps(record) + "\n")
+                file.write(to_json(record) + "\n")
 
     def sync(self) -> None:
         """Make what was appended survive a power failure."""
@@ -83,4 +85,4 @@ class History(Sequence[Record]):
     def rewrite(self) -> None:
         """Put exactly these records into the file."""
         assert self.path is not None
-        write_text(self.path, "".join(json.dumps(r) + "\n" for r in self._records))
+        write_text(self.path, "".join(to_json(r) + "\n" for r in self._records))

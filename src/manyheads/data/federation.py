@@ -13,6 +13,7 @@ import numpy as np
 
 from manyheads.core.errors import UserError
 from manyheads.core.files import replacing, write_text
+from manyheads.core.plain import to_json
 from manyheads.core.randomness import Purpose, generator
 from manyheads.core.settings import as_dict, build
 from manyheads.data.encoding import Columns, Encoding, Scaling, Task
@@ -290,7 +291,7 @@ class Federation:
             "columns": as_dict(self.columns) if self.columns else None,
             "truth": self.truth.tolist() if self.truth is not None else None,
         }
-        write_text(folder / "federation.json", json.dumps(facts))
+        write_text(folder / "federation.json", to_json(facts))
         return folder
 
     @classmethod

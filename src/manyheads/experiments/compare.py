@@ -9,7 +9,6 @@ seeds. Only then are the final models tried on test samples. All of it is kept i
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -24,6 +23,7 @@ from manyheads.core.errors import UserError
 from manyheads.core.files import fresh_folder, write_text
 from manyheads.core.machine import machine_facts
 from manyheads.core.optim import FineTune
+from manyheads.core.plain import to_json
 from manyheads.core.settings import as_dict, settings
 from manyheads.data import Federation
 from manyheads.engines.pool import Engine
@@ -171,7 +171,7 @@ def run_comparison(
         "settings": {"comparison": as_dict(comparison), "training": as_dict(training), **config},
         "machine": machine_facts(),
     }
-    write_text(out / "compare.json", json.dumps(facts) + "\n")
+    write_text(out / "compare.json", to_json(facts) + "\n")
     return facts
 
 

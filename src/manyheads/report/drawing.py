@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -11,6 +10,7 @@ import altair as alt
 import vl_convert
 
 from manyheads.core.files import replacing
+from manyheads.core.plain import to_json
 from manyheads.report.names import Look, display, looks
 from manyheads.report.words import Scale
 
@@ -151,7 +151,7 @@ def save(chart: Chart, title: str, path: Path, datasets: Mapping[str, list[dict[
     spec["datasets"] = spec.get("datasets", {}) | dict(datasets or {})
     with replacing(path) as temporary:
         if path.suffix == ".svg":
-            temporary.write_text(vl_convert.vegalite_to_svg(json.dumps(spec)), encoding="utf-8")
+            temporary.write_text(vl_convert.vegalite_to_svg(to_json(spec)), encoding="utf-8")
         else:
-            temporary.write_bytes(vl_convert.vegalite_to_png(json.dumps(spec), scale=2))
+            temporary.write_bytes(vl_convert.vegalite_to_png(to_json(spec), scale=2))
     return path

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from manyheads.core.errors import UserError
+from manyheads.core.plain import to_json
 from manyheads.report.render import library
 from manyheads.report.runs import RunFacts, curve, progress, run_page, site_rows
 
@@ -100,7 +101,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self.send_error(400, "from is the number of rounds that are known")
         self.server.asked = time.monotonic()
         news = self._news(int(start))
-        self._answer("application/json", json.dumps(news))
+        self._answer("application/json", to_json(news))
         self.server.told = news["next"]
         return None
 

@@ -11,6 +11,7 @@ import vl_convert
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from manyheads.core.plain import plain
 from manyheads.report.names import display
 from manyheads.report.words import megabytes, plural, seconds
 
@@ -27,7 +28,7 @@ def library() -> str:
 
 def _inline(value: Any) -> Markup:
     """JSON that can stand inside a script element, whatever the data say."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(plain(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return Markup(text)

@@ -25,6 +25,7 @@ from manyheads.core.errors import UserError
 from manyheads.core.files import fresh_folder, write_text, writing
 from manyheads.core.history import History
 from manyheads.core.machine import machine_facts
+from manyheads.core.plain import to_json
 from manyheads.core.settings import as_dict, build
 from manyheads.core.store import PersonalStore
 from manyheads.core.trees import State
@@ -51,13 +52,13 @@ class RunDirectory:
         with writing(path):
             directory.checkpoints.mkdir()
         write_text(path / "config.toml", tomli_w.dumps({"schema": SCHEMA, **config}))
-        write_text(path / "machine.json", json.dumps(machine_facts(), indent=2) + "\n")
+        write_text(path / "machine.json", to_json(machine_facts(), indent=2) + "\n")
         return directory
 
     def write_encoding(self, encoding: Encoding) -> None:
         """Keep how the federation's samples became inputs."""
         facts = {"schema": SCHEMA, **as_dict(encoding)}
-        write_text(self.encoding_path, json.dumps(facts, indent=2) + "\n")
+        write_text(self.encoding_path, to_json(facts, indent=2) + "\n")
 
     def encoding(self) -> Encoding:
         """How the federation's samples became inputs."""

@@ -27,6 +27,7 @@ from torch import Tensor, nn
 from manyheads.core.errors import UserError
 from manyheads.core.files import sync_directory
 from manyheads.core.machine import machine_facts
+from manyheads.core.plain import to_json
 from manyheads.core.settings import as_dict, build
 from manyheads.data import Encoding, Samples
 from manyheads.data.new_site import NewSite
@@ -97,7 +98,7 @@ def save_personal(
             "machine": machine_facts(),
             "command": command,
         }
-        (folder / CARD).write_text(json.dumps(card, indent=2) + "\n", encoding="utf-8")
+        (folder / CARD).write_text(to_json(card, indent=2) + "\n", encoding="utf-8")
     return card
 
 

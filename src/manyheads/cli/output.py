@@ -1,0 +1,37 @@
+"""What commands print: text as it is, whatever names of files and sites are made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Task, TextColumn
+from rich.text import Text
+
+from manyheads.core.plain import visible
+
+__all__ = ["Plain", "Words", "bold"]
+
+
+class Plain(Console):
+    """A console that takes text as it is: no markup, no emoji, no control characters, lines as long as they are."""
+
+    def __init__(self, *, stderr: bool = False, wrap: bool = False) -> None:
+        super().__init__(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=not wrap)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(visible(text), **options)
+
+
+def bold(text: str) -> Text:
+    return Text(visible(text), style="bold")
+
+
+class Words(TextColumn):
+    """A column of a progress bar, its text taken as it is."""
+
+    def __init__(self, template: str) -> None:
+        super().__init__(template, markup=False)
+
+    def render(self, task: Task) -> Text:
+        return Text(visible(super().render(task).plain))

@@ -1,0 +1,43 @@
+"""Plain values and plain text: JSON knows no infinity, and a terminal obeys control characters."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any
+
+__all__ = ["plain", "to_json", "visible"]
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def plain(value: Any) -> Any:
+    """The value with None for every number that is not finite.
+
+    >>> plain({"loss": [0.5, float("nan"), float("inf")]})
+    {'loss': [0.5, None, None]}
+    """
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def to_json(value: Any, indent: int | None = None) -> str:
+    """JSON that every reader takes: all that is printed and written goes through here.
+
+    >>> to_json({"loss": float("nan")})
+    '{"loss": null}'
+    """
+    return json.dumps(plain(value), indent=indent, allow_nan=False)
+
+
+def visible(text: str) -> str:
+    r"""Text whose control characters are written out, so that none reaches the terminal.
+
+    >>> print(visible("site \x1b[31m"))
+    site \x1b[31m
+    """
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
