@@ -155,6 +155,7 @@ def test_a_regression_gains_where_the_loss_falls():
     assert fedavg["gain"]["gain"] == pytest.approx(alone["loss"] - fedavg["loss"])
     assert fedavg["interval"][0] < fedavg["loss"] < fedavg["interval"][1]
     assert fedavg["worst_decile"] >= fedavg["loss"]
+    assert found["protocol"].endswith("; squared error")
     json.dumps(found, allow_nan=False)
 
 

@@ -9,10 +9,27 @@ import numpy as np
 import pytest
 import torch
 from problems import ragged, small_net
+from torch import nn
 
-from manyheads import DSGD, SGD, Evaluate, FedAvg, FedRep, Local, State, Update, UserError, load, settings, simulate
+from manyheads import (
+    DSGD,
+    SGD,
+    Evaluate,
+    FedAvg,
+    FedRep,
+    Local,
+    Model,
+    State,
+    Update,
+    UserError,
+    load,
+    personalize,
+    settings,
+    simulate,
+)
 from manyheads.core.checkpoint import rounds_on_disk
 from manyheads.core.contract import Algorithm
+from manyheads.data.sites import Sites
 from manyheads.run.loop import sample_cohort
 from manyheads.run.training import Training
 
@@ -283,3 +300,32 @@ def test_regression_reports_the_loss():
     assert run.accuracy is None
     values = [v for _, v in run.history.column("loss")]
     assert values[-1] < values[0]
+
+
+def test_a_loss_of_1_is_that_of_always_predicting_the_mean(tmp_path):
+    """Training minimises half the square; what is told as the loss of a regression is the squared error, everywhere."""
+    rng = np.random.default_rng(0)
+    for site, shift in (("a", 0), ("b", 50)):
+        rows = [f"{x:.3f},{100 + shift + 30 * e:.3f}" for x, e in rng.normal(size=(40, 2))]
+        (tmp_path / f"{site}.csv").write_text("\n".join(["x,label", *rows]))
+    federation = Sites(path=str(tmp_path)).federation(seed=0)
+    federation = replace(federation, test=federation.train)
+    nothing = nn.Sequential(nn.Linear(1, 1))
+    nn.init.zeros_(nothing[0].weight)
+    nn.init.zeros_(nothing[0].bias)
+    still = FedAvg(sgd=SGD(lr=1e-12), batch=0)
+    run = simulate(still, Model(nothing, head="0"), federation, rounds=1, evaluate=Evaluate(weight="sample"))
+    assert run.loss == pytest.approx(1, abs=1e-5)
+    sums = run.outcomes(federation, "test").sums()
+    assert sums.loss.sum() / sums.samples.sum() == pytest.approx(1, abs=1e-5)
+    per_client = run.history[-1]["evaluation"]["per_client"]["loss"]
+    assert run.history[-1]["train_loss"] == pytest.approx(np.mean(per_client), abs=1e-5)
+    assert run.protocol == run.history[-1]["evaluation"]["protocol"]
+    assert run.protocol.endswith("; loss: squared error over the variance of the target")
+    mine = personalize(run, tmp_path / "a.csv", lr=1e-12)
+    target = federation.columns.target
+    assert mine.facts["before"]["loss"] == pytest.approx((mine.facts["before"]["rmse"] / target[1]) ** 2)
+    assert mine.facts["baseline"]["loss"] == pytest.approx((mine.facts["baseline"]["rmse"] / target[1]) ** 2)
+    assert "squared error over the variance" in mine.facts["protocol"]
+    plain = Sites(path=str(tmp_path), scale_target=False).federation(seed=0)
+    assert plain.encoding.loss == "squared error"

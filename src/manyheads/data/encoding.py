@@ -139,6 +139,13 @@ class Encoding:
         """Mean and standard deviation by which targets are scaled."""
         return self.columns.target if self.columns else (0.0, 1.0)
 
+    @property
+    def loss(self) -> str:
+        """What the loss of a regression is, in words; nothing for a classification, whose score is the accuracy."""
+        if self.task == "classification":
+            return ""
+        return "squared error" if self.target[1] == 1 else "squared error over the variance of the target"
+
     def of_site(self, samples: Raw, rows: np.ndarray) -> Encoding:
         """The encoding of one site, of which ``rows`` are the training samples."""
         if self.columns is None or isinstance(samples, np.ndarray):

@@ -15,7 +15,10 @@ from manyheads.engines.client_data import ClientData, slices
 from manyheads.engines.cohort import STACK_BELOW, Mode
 from manyheads.models import Model, Net, losses
 
-__all__ = ["Outcomes", "Scores", "evaluate"]
+__all__ = ["REPORTED", "Outcomes", "Scores", "evaluate"]
+
+REPORTED = {"classification": 1.0, "regression": 2.0}
+"""what is told as the loss over what is minimised: of a regression the squared error, of which training takes half"""
 
 
 class Scores(NamedTuple):
@@ -27,7 +30,7 @@ class Scores(NamedTuple):
 
 
 class Outcomes(NamedTuple):
-    """Of every sample, client after client: its loss, and whether it was classified right (0 in a regression)."""
+    """Of every sample, client after client: its loss (of a regression the squared error), and whether it was classified right (0 in a regression)."""
 
     loss: np.ndarray
     correct: np.ndarray
@@ -68,7 +71,7 @@ def evaluate(model: Model, params: Tree, data: ClientData, mode: Mode = "auto") 
         out = _stacked(net, own, shared, x, data)
     else:
         out = torch.cat(list(_looped(net, own, shared, x, data)))
-    each = losses(data.task, out, data.y).double().cpu()
+    each = REPORTED[data.task] * losses(data.task, out, data.y).double().cpu()
     right = (out.argmax(dim=1) == data.y).double().cpu() if data.task == "classification" else torch.zeros_like(each)
     return Outcomes(each.numpy(), right.numpy(), data.sizes)
 

@@ -164,7 +164,8 @@ def run_comparison(
         "schema": 1,
         "rounds": training.rounds,
         "seeds": seeds,
-        "protocol": "mean over clients of each client's own test samples, after the last round",
+        "protocol": "mean over clients of each client's own test samples, after the last round"
+        + (f"; {federation.encoding.loss}" if federation.encoding.loss else ""),
         **found,
         "left_out": unfit | diverged,
         "data": federation_facts(federation, training.seed),

@@ -19,7 +19,7 @@ from manyheads.core.randomness import Purpose, generator
 from manyheads.core.store import PersonalStore
 from manyheads.core.trees import State
 from manyheads.data import Federation
-from manyheads.engines.evaluation import Scores
+from manyheads.engines.evaluation import REPORTED, Scores
 from manyheads.engines.pool import Pool, chunked
 from manyheads.engines.workbench import Trained, average
 from manyheads.models import Model
@@ -102,7 +102,7 @@ class Loop:
             "round": index,
             "clients": len(cohort),
             "cohort": cohort if len(cohort) <= COHORT_LISTED_UP_TO else None,
-            "train_loss": float(found.mean()) if len(found) else None,
+            "train_loss": REPORTED[self.federation.task] * float(found.mean()) if len(found) else None,
             "dropped": [{"client": c, "why": why} for c, why in sorted(bad.items())],
             "bytes_down": sent,
             "bytes_up": expected.nbytes * len(cohort),
@@ -188,7 +188,7 @@ class Loop:
         ids = np.concatenate([np.array(c) for c in chunks])
         order = np.argsort(ids)
         summary = protocol.summary(ids[order], Scores(*(s[order] for s in scores)), self.federation.task)
-        described = protocol.describe(self.algorithm, self.training.finetune)
+        described = protocol.describe(self.algorithm, self.training.finetune, self.federation.encoding.loss)
         model = "finetuned" if protocol.model == "finetuned" else what.kind
         return {"protocol": described, "model": model, "who": protocol.who, **summary}
 

@@ -100,7 +100,7 @@ def personalize(
         "finetune": as_dict(tune),
         "finetune_chosen_by": newcomer.chosen_by,
         "protocol": f"{newcomer.words}, {tune.describe()} on {len(train)} samples, step size {tune.lr:g}; "
-        f"measured on {len(test)} held-out samples",
+        f"measured on {len(test)} held-out samples" + (f"; loss: {encoding.loss}" if encoding.loss else ""),
         "before": {"model": newcomer.words, **newcomer.before(own[0])},
         "after": after[0],
         "baseline": _baseline(site.y, train, test, encoding),
@@ -234,8 +234,8 @@ def _sizes(curve: Sequence[int] | None, most: int) -> list[int]:
 
 def _score(loss: float, correct: float, samples: int, encoding: Encoding) -> dict[str, Any]:
     """Accuracy with its 95 % interval (Wilson's), or the root mean squared error in the target's unit; and the loss."""
-    if encoding.task == "regression":  # the loss is half the squared error, of scaled targets
-        return {"rmse": float(np.sqrt(2 * loss / samples)) * encoding.target[1], "loss": float(loss) / samples}
+    if encoding.task == "regression":  # the loss is the squared error, of scaled targets
+        return {"rmse": float(np.sqrt(loss / samples)) * encoding.target[1], "loss": float(loss) / samples}
     from scipy.stats import binomtest  # takes long to load
 
     interval = binomtest(round(correct), samples).proportion_ci(0.95, "wilson")
@@ -259,7 +259,7 @@ def _baseline(y: np.ndarray, train: np.ndarray, test: np.ndarray, encoding: Enco
     """Without any model: always the most frequent label, or the mean target, of the training samples."""
     if encoding.task == "regression":
         mean = y[train].mean(axis=0)
-        loss = 0.5 * float(np.square(y[test] - mean).sum())
+        loss = float(np.square(y[test] - mean).sum())
         return {"value": encoding.unscaled(mean).tolist(), **_score(loss, 0, len(test), encoding)}
     most = int(np.bincount(y[train]).argmax())
     return {"label": encoding.labels[most], "accuracy": float((y[test] == most).mean())}

@@ -57,14 +57,15 @@ class Evaluate:
         """Whether to evaluate after this round."""
         return round == rounds or round % self.every == 0 or (self.report == "mean_last_10" and round > rounds - LAST)
 
-    def describe(self, algorithm: Algorithm, finetune: FineTune) -> str:
-        """The protocol in words."""
+    def describe(self, algorithm: Algorithm, finetune: FineTune, loss: str = "") -> str:
+        """The protocol in words, with what the loss is if that must be said."""
         what = self.evaluation(algorithm, finetune)
         tuned = f" {what.tune.describe()}" if what.tune.scope != "none" else ""
         clients = {"all": "all clients", "sampled": "the round's clients", "new": "new clients"}[self.who]
         mean = "mean over clients" if self.weight == "client" else "mean over samples"
         report = "last round" if self.report == "last" else f"mean of the last {LAST} rounds"
-        return f"{what.kind} model{tuned}, on each client's own {self.split} samples, {clients}, {mean}, {report}"
+        unit = f"; loss: {loss}" if loss else ""
+        return f"{what.kind} model{tuned}, on each client's own {self.split} samples, {clients}, {mean}, {report}{unit}"
 
     def summary(self, clients: np.ndarray, scores: Scores, task: str) -> dict[str, Any]:
         """One evaluation as it stands in the history. Clients without such samples do not count."""

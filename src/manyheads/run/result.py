@@ -48,7 +48,8 @@ class Run:
     @property
     def protocol(self) -> str:
         """What :attr:`accuracy` and :attr:`loss` mean, in words."""
-        return self.training.evaluate.describe(self.algorithm, self.training.finetune)
+        loss = read_config(self.directory.path)["facts"].get("loss", "")
+        return self.training.evaluate.describe(self.algorithm, self.training.finetune, loss)
 
     @property
     def accuracy(self) -> float | None:
@@ -57,7 +58,7 @@ class Run:
 
     @property
     def loss(self) -> float | None:
-        """The reported loss, by the protocol."""
+        """The reported loss, by the protocol: cross entropy, or the squared error of a regression."""
         return self.training.evaluate.reported(self.history.column("loss"))
 
     @property

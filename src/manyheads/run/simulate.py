@@ -220,6 +220,8 @@ def described(
         "task": federation.task,
         "dtype": str(federation.train.x.dtype),
     }
+    if federation.encoding.loss:
+        facts["loss"] = federation.encoding.loss
     return config | as_dict(training) | {"algorithm": {"name": algorithm.name, **as_dict(algorithm)}, "facts": facts}
 
 
