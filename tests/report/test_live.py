@@ -19,6 +19,7 @@ import pytest
 
 from manyheads.cli import main
 from manyheads.core.errors import UserError
+from manyheads.core.sealed import sealed_json, unsealed_json
 from manyheads.report.live import Live
 from manyheads.report.runs import read_run
 
@@ -145,7 +146,7 @@ def test_lines_as_they_come_even_in_halves_and_after_a_resume(run, tmp_path):
         assert [r["round"] for r in news(1)["rows"]] == [2, 3]
         history.write_text("".join(lines[:2]))  # back to a checkpoint
         assert [r["round"] for r in news(3)["rows"]] == [1, 2]
-        changed = [line.replace('"round"', ' "round"') for line in lines]
+        changed = [sealed_json({"longer": True, **unsealed_json(line.encode(), "line")}) + "\n" for line in lines]
         history.write_text("".join(changed))  # rewritten and grown since
         assert [r["round"] for r in news(2)["rows"]] == [3, 4]
         assert news(2)["finished"]

@@ -15,6 +15,7 @@ from PIL import Image
 
 from manyheads.core.contract import REGISTRY
 from manyheads.core.errors import UserError
+from manyheads.core.sealed import write_json
 from manyheads.report import page, write_report
 from manyheads.report.figures import write_figures
 from manyheads.report.names import display, looks
@@ -367,7 +368,7 @@ def test_damaged_and_foreign_files_are_one_line(tmp_path, facts):
     (tmp_path / "compare.json").write_text("[1]")
     with pytest.raises(UserError, match="is damaged"):
         write_report(tmp_path)
-    (tmp_path / "compare.json").write_text(json.dumps(facts | {"schema": 99}))
+    write_json(tmp_path / "compare.json", facts | {"schema": 99})
     with pytest.raises(UserError, match="another version; given 99"):
         write_report(tmp_path)
     assert not (tmp_path / "report.html").exists()

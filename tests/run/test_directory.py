@@ -12,11 +12,11 @@ import tomllib
 from pathlib import Path
 
 import pytest
-import tomli_w
 from problems import ragged, small_net
 
 from manyheads import FedAvg, FedRep, UserError, load, simulate
 from manyheads.core.checkpoint import rounds_on_disk
+from manyheads.core.sealed import write_toml
 
 FEDREP = FedRep(head_epochs=2)
 
@@ -85,7 +85,7 @@ def test_no_readable_checkpoint_is_an_error_that_touches_nothing(tmp_path):
     start(tmp_path / "run", 3)
     for file in (tmp_path / "run" / "checkpoint").glob("round-*"):
         file.write_bytes(b"rubbish")
-    with pytest.raises(UserError, match="no checkpoint .* can be read"):
+    with pytest.raises(UserError, match="no checkpoint .* can be used"):
         start(tmp_path / "run", 8, resume=True)
     assert len(list((tmp_path / "run" / "checkpoint").glob("round-*"))) == 2
 
@@ -93,7 +93,7 @@ def test_no_readable_checkpoint_is_an_error_that_touches_nothing(tmp_path):
 def test_a_newer_schema_is_refused(tmp_path):
     start(tmp_path / "run", 2)
     file = tmp_path / "run" / "config.toml"
-    file.write_text(tomli_w.dumps({**tomllib.loads(file.read_text()), "schema": 99}))
+    write_toml(file, {**tomllib.loads(file.read_text()), "schema": 99})
     for attempt in (lambda: load(tmp_path / "run", model=small_net()), lambda: start(tmp_path / "run", 4, resume=True)):
         with pytest.raises(UserError, match="newer manyheads; given 'schema 99'.*upgrade"):
             attempt()

@@ -19,6 +19,7 @@ import manyheads as mh
 from manyheads.core.contract import REGISTRY
 from manyheads.core.errors import UserError
 from manyheads.core.randomness import Purpose, batch_plan, generator
+from manyheads.core.sealed import write_json
 from manyheads.data import Classes, Digits, LinearTasks, federate
 from manyheads.data.federation import Samples, Scaling
 from manyheads.data.new_site import new_site, read_new_site
@@ -251,7 +252,7 @@ def test_damaged_and_foreign_folders_are_refused(fedrep, tmp_path):
     with pytest.raises(UserError, match="not what was written"):
         PersonalModel.load(folder)
     card = json.loads((folder / "card.json").read_text())
-    (folder / "card.json").write_text(json.dumps(card | {"schema": 99}))
+    write_json(folder / "card.json", card | {"schema": 99})
     with pytest.raises(UserError, match="another manyheads"):
         PersonalModel.load(folder)
     (folder / "card.json").write_text("{")

@@ -9,7 +9,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-import tomli_w
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
@@ -22,8 +21,9 @@ from manyheads.cli.progress import SECONDS_BETWEEN_LINES
 from manyheads.cli.run import run_flags
 from manyheads.cli.stops import STOPPED, check
 from manyheads.core.errors import UserError
-from manyheads.core.files import fresh_folder, write_text
+from manyheads.core.files import fresh_folder
 from manyheads.core.plain import to_json
+from manyheads.core.sealed import write_toml
 from manyheads.core.settings import as_dict, build
 from manyheads.experiments.compare import Comparison, most_rounds, refuse_one_site, run_comparison
 from manyheads.experiments.methods import ALONE
@@ -87,10 +87,10 @@ def compare(
     if not resume:
         fresh_folder(place)
     whole = as_dict(config) | made | {"compare": as_dict(comparison)}  # as it was made: found again from any folder
-    write_text(place / "compare.toml", tomli_w.dumps({k: v for k, v in whole.items() if k not in _NOT_HERE}))
+    write_toml(place / "compare.toml", {k: v for k, v in whole.items() if k not in _NOT_HERE})
     try:
         with _progress(errors, total, f"{len(comparison.methods)} methods on {federation.name}") as follow:
-            facts = run_comparison(federation, model, config.training(), comparison, made, place, follow)
+            facts = run_comparison(federation, model, config.training(), comparison, made, place, follow, errors.print)
     except KeyboardInterrupt:
         errors.print(f"stopped; what is done is kept. Go on with: manyheads compare --resume --out {place}")
         raise typer.Exit(STOPPED) from None

@@ -9,6 +9,7 @@ from typing import Any
 from manyheads.cli.flags import given_name, given_position
 from manyheads.core.errors import UserError
 from manyheads.core.optim import FineTune
+from manyheads.core.sealed import read_toml as read_sealed
 from manyheads.data import SOURCES, name_of_path
 from manyheads.run.config import merged, read_toml
 
@@ -32,7 +33,10 @@ def resumed(out: Path | None, file: str) -> Table | None:
     """The settings of the run or comparison in a folder; None if there is none."""
     if out is None:
         raise UserError("--resume needs --out", fix="name the folder to go on with")
-    return read_toml(out / file) if (out / file).exists() else None
+    if not (out / file).exists():
+        return None
+    fix = f"undo the change; to use it as it is, start with it elsewhere: manyheads COMMAND {out / file} --out NEW"
+    return {k: v for k, v in read_sealed(out / file, fix).items() if k not in ("schema", "facts")}
 
 
 def with_data(flags: Table, given: str | None = None) -> Table:

@@ -102,6 +102,9 @@ def run(
     algorithm, model, federation, made = assemble(settings)
     place = out or Path("runs") / f"{datetime.now():%Y-%m-%d-%H%M%S}-{algorithm.name}-{federation.name}"
     shown = {"algorithm": {"name": algorithm.name}, "rounds": settings.rounds, "seed": settings.seed, **made}
+    done = next(iter(rounds_on_disk(place / "checkpoint")), 0) if resume else 0
+    if done == settings.rounds:
+        errors.print(f"{place} has all its {done} rounds already: nothing is left to do; for more, say --rounds")
     try:
         with (
             watched(place, shown, live_port or 0, errors) if live else nullcontext(),

@@ -1,8 +1,9 @@
-"""Checkpoints: tensors and a round number in one safetensors file, with a hash, the last two kept."""
+"""Tensors and facts about them in one safetensors file, with a hash; and checkpoints made of these, the last two kept."""
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,15 +12,24 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from manyheads.core.errors import UserError
+from manyheads.core.errors import Damaged
 from manyheads.core.files import replacing
 
-__all__ = ["hash_tensors", "read_checkpoint", "rounds_on_disk", "write_checkpoint"]
+__all__ = [
+    "checkpoint_path",
+    "hash_tensors",
+    "read_checkpoint",
+    "read_tensors",
+    "rounds_on_disk",
+    "write_checkpoint",
+    "write_tensors",
+]
 
 KEEP = 2
+_NAME = re.compile(r"round-([0-9]{8}|[1-9][0-9]{8,17})\.safetensors")
 
 
-def _path(folder: Path, round: int) -> Path:
+def checkpoint_path(folder: Path, round: int) -> Path:
     return folder / f"round-{round:08d}.safetensors"
 
 
@@ -33,33 +43,45 @@ def hash_tensors(tensors: Mapping[str, Tensor]) -> hashlib._Hash:
     return digest
 
 
-def write_checkpoint(folder: Path, round: int, tensors: Mapping[str, Tensor]) -> None:
-    """Put a checkpoint in place in one step, then remove all but the last two."""
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -> None:
+    """Put tensors, and what they are of, in place in one step."""
     contiguous = {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}  # no two names for one
-    facts = {"round": str(round), "sha256": hash_tensors(contiguous).hexdigest()}
-    with replacing(_path(folder, round)) as temporary:
+    with replacing(path) as temporary:
         try:
-            save_file(contiguous, temporary, metadata=facts)
+            save_file(contiguous, temporary, metadata={**facts, "sha256": hash_tensors(contiguous).hexdigest()})
         except SafetensorError as error:  # the disk's own words, e.g. "No space left on device"
             raise OSError(str(error)) from error
+
+
+def read_tensors(path: Path, facts: Mapping[str, str]) -> dict[str, Tensor]:
+    """The tensors in a file; an error if it is not what was written, or not of what ``facts`` say."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            found = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+    except (SafetensorError, OSError) as error:
+        raise Damaged(f"{path} cannot be read: {error}") from None
+    if found.pop("sha256", "") != hash_tensors(tensors).hexdigest():
+        raise Damaged(f"{path} is damaged")
+    other = [name for name in facts if found.get(name) != facts[name]]
+    if other or found.keys() != facts.keys():
+        raise Damaged(f"{path} is of other {', '.join(other) or 'facts'} than it should be, or damaged")
+    return tensors
+
+
+def write_checkpoint(folder: Path, round: int, tensors: Mapping[str, Tensor], settings: str = "") -> None:
+    """Put a checkpoint of the run with these settings in place, then remove all but the last two."""
+    write_tensors(checkpoint_path(folder, round), tensors, {"round": str(round), "settings": settings})
     for old in rounds_on_disk(folder)[KEEP:]:
-        _path(folder, old).unlink()
+        checkpoint_path(folder, old).unlink()
 
 
 def rounds_on_disk(folder: Path) -> list[int]:
-    """Rounds that have a checkpoint file, newest first."""
-    return sorted((int(p.stem.removeprefix("round-")) for p in folder.glob("round-*.safetensors")), reverse=True)
+    """Rounds that have a checkpoint file, newest first; other files are none of ours."""
+    names = (_NAME.fullmatch(p.name) for p in folder.glob("round-*.safetensors") if p.is_file())
+    return sorted((int(name[1]) for name in names if name), reverse=True)
 
 
-def read_checkpoint(folder: Path, round: int) -> dict[str, Tensor]:
-    """The tensors of a checkpoint; an error if it is not what was written."""
-    path = _path(folder, round)
-    try:
-        with safe_open(path, framework="pt") as file:
-            facts = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
-    except (SafetensorError, OSError) as error:
-        raise UserError(f"checkpoint {path} cannot be read: {error}") from None
-    if facts.get("round") != str(round) or facts.get("sha256") != hash_tensors(tensors).hexdigest():
-        raise UserError(f"checkpoint {path} is damaged")
-    return tensors
+def read_checkpoint(folder: Path, round: int, settings: str = "") -> dict[str, Tensor]:
+    """The tensors of a checkpoint; an error if it is not what was written by the run with these settings."""
+    return read_tensors(checkpoint_path(folder, round), {"round": str(round), "settings": settings})

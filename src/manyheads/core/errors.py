@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["Diverged", "UserError", "one_of"]
+__all__ = ["Damaged", "Diverged", "UserError", "one_of"]
 
 
 class UserError(ValueError):
@@ -32,6 +32,10 @@ class UserError(ValueError):
         if fix is not None:
             parts.append(fix)
         super().__init__(" ".join("; ".join(parts).split()))
+
+
+class Damaged(UserError):
+    """A file is not what was written."""
 
 
 class Diverged(UserError):

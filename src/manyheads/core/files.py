@@ -1,15 +1,22 @@
-"""Files that are either there whole or not at all."""
+"""Files that are either there whole or not at all, and folders that are one process's own."""
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
+from typing import IO
 
 from manyheads.core.errors import UserError
 
-__all__ = ["fresh_folder", "replacing", "sync_directory", "write_text", "writing"]
+__all__ = ["fresh_folder", "locked", "replacing", "reserved", "sweep", "sync_directory", "write_text", "writing"]
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
 @contextmanager
@@ -18,18 +25,63 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        full = error.errno is None or error.errno in _FULL  # safetensors gives the disk's own words and no number
+        cure = (
+            "free some space or choose another place" if full else "see that the folder is there and may be written to"
+        )
         raise UserError(
             f"cannot write {path}: {error.strerror or error}",
-            fix="what was saved before is untouched; free some space or choose another place, then go on with --resume",
+            fix=f"what was saved before is untouched; {cure}, then go on with --resume",
         ) from error
 
 
 def fresh_folder(path: Path) -> None:
     """Make a folder; refuse one that holds anything already."""
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise UserError(f"{path} exists already", where="out", fix="go on with it by --resume, or choose another --out")
     with writing(path):
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise UserError(
+                f"{path} exists already", where="out", fix="go on with it by --resume, or choose another --out"
+            )
         path.mkdir(parents=True, exist_ok=True)
+
+
+@contextmanager
+def reserved(path: Path) -> Iterator[Path]:
+    """A new folder of this name, or with -2, -3, ... if it is taken; it goes again if nothing is put into it."""
+    for number in count(1):
+        place = path if number == 1 else path.with_name(f"{path.name}-{number}")
+        with writing(place):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                place.mkdir()  # of two that begin in the same instant, one finds it taken
+                break
+            except FileExistsError:
+                continue
+    try:
+        yield place
+    finally:
+        if not any(place.iterdir()):
+            place.rmdir()
+
+
+def locked(folder: Path) -> IO[str]:
+    """Keep other processes out of a folder until this file is closed, or the process ends, however it ends."""
+    path = folder / ".lock"
+    with writing(path):
+        file = open(path, "w")  # noqa: SIM115 (held for the life of the run)
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            file.close()
+            raise UserError(f"{folder} is in use by another process") from None
+    return file
+
+
+def sweep(folder: Path, name: str = "*") -> None:
+    """Remove what killed processes left half written; only for one that has the folder to itself."""
+    for left in folder.glob(f".{name}.*.tmp"):
+        with writing(left):
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
 
 
 @contextmanager

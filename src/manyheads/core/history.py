@@ -1,20 +1,23 @@
-"""The history of a run: one JSON object a round, appended as the run goes."""
+"""The history of a run: one sealed JSON object a round, appended as the run goes."""
 
 from __future__ import annotations
 
-import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, overload
 
-from manyheads.core.errors import UserError
+from manyheads.core.errors import Damaged
 from manyheads.core.files import write_text, writing
-from manyheads.core.plain import plain, to_json
+from manyheads.core.plain import plain
+from manyheads.core.sealed import sealed_json, unsealed_json
 
-__all__ = ["History"]
+__all__ = ["History", "record_of"]
 
 Record = dict[str, Any]
+_WHOLE = re.compile(rb'"seal": "[0-9a-f]{16}"}')
+_FIX = "restore the file from a copy, or start again elsewhere"
 
 
 class History(Sequence[Record]):
@@ -45,7 +48,7 @@ class History(Sequence[Record]):
         self._records.append(record)
         if self.path is not None:
             with writing(self.path), open(self.path, "a", encoding="utf-8") as file:
-                file.write(to_json(record) + "\n")
+                file.write(sealed_json(record) + "\n")
 
     def sync(self) -> None:
         """Make what was appended survive a power failure."""
@@ -66,23 +69,38 @@ class History(Sequence[Record]):
 
     @classmethod
     def read(cls, path: Path, upto: int | None = None) -> History:
-        """The history in a file, up to a round. A line cut short by a crash ends it."""
-        records: list[Record] = []
-        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
-            try:
-                records.append(json.loads(line))
-            except json.JSONDecodeError:
-                break
-        records = [r for r in records if upto is None or r["round"] <= upto]
-        if [r["round"] for r in records] != list(range(1, len(records) + 1)) or (
-            upto is not None and len(records) != upto
-        ):
-            raise UserError(
-                f"{path} lacks rounds that the checkpoint has", fix="restore the file, or start again elsewhere"
-            )
-        return cls(path, records)
+        """The history in a file, up to a round. A last line cut short by a crash is left out; other damage is an error."""
+        lines = _lines(path)
+        if upto is not None and len(lines) < upto:
+            raise Damaged(f"{path} lacks rounds that the checkpoint has", fix=_FIX)
+        return cls(path, [record_of(line, number, path) for number, line in enumerate(lines[:upto], 1)])
 
     def rewrite(self) -> None:
-        """Put exactly these records into the file."""
+        """Make the file hold exactly these records."""
         assert self.path is not None
-        write_text(self.path, "".join(to_json(r) + "\n" for r in self._records))
+        text = "".join(sealed_json(r) + "\n" for r in self._records)
+        if not self.path.exists() or self.path.read_bytes() != text.encode():
+            write_text(self.path, text)
+
+
+def record_of(line: bytes, number: int, path: Path) -> Record:
+    """The record in a line of a file, which must be that of the round of the same number."""
+    try:
+        record = unsealed_json(line, f"line {number} of {path}")
+    except Damaged as error:
+        raise Damaged(str(error), fix=_FIX) from None
+    if record.get("round") != number:
+        raise Damaged(f"line {number} of {path} is that of another round: the file lacks rounds", fix=_FIX)
+    return record
+
+
+def _lines(path: Path) -> list[bytes]:
+    """The lines of a file, without what a crash in the middle of writing, or a power failure, left at its end."""
+    try:
+        whole = path.read_bytes().rstrip(b"\0")
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise Damaged(f"{path} cannot be read: {error.strerror or error}") from None
+    *lines, last = whole.split(b"\n")
+    return [*lines, last] if _WHOLE.search(last) else lines

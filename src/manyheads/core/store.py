@@ -16,6 +16,7 @@ import json
 import os
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manyheads.core.errors import UserError
+from manyheads.core.errors import Damaged, UserError
 from manyheads.core.files import writing
 from manyheads.core.trees import State
 
@@ -32,6 +33,14 @@ __all__ = ["Layout", "PersonalStore"]
 Whole = TypeVar("Whole", int, np.ndarray)
 SLOTS = 3
 _ALIGN = 8
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise Damaged(f"{path} cannot be read: {error.strerror or error}") from None
 
 
 class Layout:
@@ -76,7 +85,7 @@ class Layout:
 class PersonalStore:
     """Personal states of a population, read and written for a few clients at a time."""
 
-    def __init__(self, path: Path, initial: State, clients: int) -> None:
+    def __init__(self, path: Path, initial: State, clients: int, *, read_only: bool = False) -> None:
         self.layout = Layout(initial)
         self.path = path
         self.slot = np.zeros(clients, np.uint8)
@@ -86,9 +95,9 @@ class PersonalStore:
         self._initial = self.layout.pack(initial.map(lambda v: v.unsqueeze(0))) if self.layout.nbytes else None
         self._file = -1
         if self.layout.nbytes:
-            self._open(clients)
+            self._open(clients, read_only)
 
-    def _open(self, clients: int) -> None:
+    def _open(self, clients: int, read_only: bool) -> None:
         shape = [SLOTS, clients, self.layout.nbytes]
         size = clients * SLOTS * self.layout.nbytes
         layout = hashlib.sha256(repr(self.layout.fields).encode()).hexdigest()
@@ -97,18 +106,19 @@ class PersonalStore:
         header += b" " * (-len(header) % 8)
         start = len(header).to_bytes(8, "little") + header
         self._start = len(start)
-        with writing(self.path):
-            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+        with _reading(self.path) if read_only else writing(self.path):
+            self._file = os.open(self.path, os.O_RDONLY if read_only else os.O_RDWR | os.O_CREAT, 0o644)
             found = os.pread(self._file, len(start), 0)
-            if not found.strip(b"\0"):
+            if not read_only and not found.strip(b"\0"):
                 os.pwrite(self._file, start, 0)
             elif found != start:
                 self.close()
-                raise UserError(
-                    f"{self.path} holds states of another form",
+                raise Damaged(
+                    f"{self.path} is damaged, or holds states of another form",
                     fix="the model, the method or the version of manyheads is not the one it was made with",
                 )
-            os.ftruncate(self._file, self._start + size)
+            if not read_only:
+                os.ftruncate(self._file, self._start + size)
 
     def close(self) -> None:
         if self._file >= 0:
@@ -193,7 +203,7 @@ class PersonalStore:
         self._kept = [self.slot.copy(), (before or tables)["store/slot"].numpy().copy()]
         for client in np.flatnonzero(self.slot) if self.layout.nbytes else []:
             if zlib.crc32(self._record(int(client))) != self.crc[client]:
-                raise UserError(f"personal state of client {client} in {self.path} is damaged")
+                raise Damaged(f"personal state of client {client} in {self.path} is damaged")
 
     def update_hash(self, digest: hashlib._Hash) -> None:
         """Feed the personal states that were ever written into a hash, in client order."""

@@ -9,6 +9,7 @@ seeds. Only then are the final models tried on test samples. All of it is kept i
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -20,10 +21,10 @@ from pydantic import Field
 from torch import nn
 
 from manyheads.core.errors import UserError
-from manyheads.core.files import fresh_folder, write_text
+from manyheads.core.files import fresh_folder
 from manyheads.core.machine import machine_facts
 from manyheads.core.optim import FineTune
-from manyheads.core.plain import to_json
+from manyheads.core.sealed import write_json
 from manyheads.core.settings import as_dict, settings
 from manyheads.data import Federation
 from manyheads.engines.pool import Engine
@@ -127,6 +128,7 @@ def run_comparison(
     config: dict[str, Any],
     out: Path,
     progress: Progress = lambda done, doing: None,
+    say: Callable[[str], None] = warnings.warn,
 ) -> dict[str, Any]:
     """Do what is left to do of a comparison. ``federation`` has validation samples; ``model`` makes one of a seed."""
     refuse_one_site(federation)
@@ -141,7 +143,7 @@ def run_comparison(
     methods, unfit = _fitting(comparison, study)
     study.tuned = {m.algorithm.name for m in methods.values() if m.finetuned}
     seeds = [training.seed + i for i in range(comparison.seeds)]
-    with at_work(study, workers, progress) as do:
+    with at_work(study, workers, progress, say) as do:
         trials = [(m, lr, seeds[0]) for m in methods.values() for lr in comparison.rates]
         do("train", trials)
         tried = {
@@ -172,7 +174,7 @@ def run_comparison(
         "settings": {"comparison": as_dict(comparison), "training": as_dict(training), **config},
         "machine": machine_facts(),
     }
-    write_text(out / "compare.json", to_json(facts) + "\n")
+    write_json(out / "compare.json", facts)
     return facts
 
 

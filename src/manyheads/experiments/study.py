@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -10,15 +11,15 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from safetensors.numpy import load_file, save_file
+import torch
+from torch import Tensor
 
-from manyheads.core.checkpoint import rounds_on_disk
-from manyheads.core.errors import Diverged, UserError
-from manyheads.core.files import replacing, write_text
+from manyheads.core.checkpoint import read_tensors, write_tensors
+from manyheads.core.errors import Damaged, Diverged
 from manyheads.core.history import History
 from manyheads.core.interrupts import held
 from manyheads.core.optim import FineTune
+from manyheads.core.sealed import read_json, write_json
 from manyheads.data import Federation
 from manyheads.engines.evaluation import Outcomes
 from manyheads.engines.pool import one_thread
@@ -26,6 +27,7 @@ from manyheads.engines.workers import Workers
 from manyheads.experiments.methods import TUNED, Method
 from manyheads.models import Model
 from manyheads.run import Training, load, run_training
+from manyheads.run.directory import RunDirectory
 from manyheads.run.simulate import described, same_run
 
 __all__ = ["Progress", "Study", "Trial", "at_work"]
@@ -35,6 +37,7 @@ Trial = tuple[Method, float, int]
 Progress = Callable[[int, str], None]
 """called now and then with the rounds done so far, and what was done last (or nothing)"""
 SECONDS_BETWEEN_LOOKS = 0.3
+DIVERGED = "diverged.json"
 
 
 class Study:
@@ -56,47 +59,69 @@ class Study:
         name = method.algorithm.name + (TUNED if method.algorithm.name in self.tuned else "")
         return self.out / "runs" / f"{name}-lr{lr:g}-s{seed}"
 
-    def train(self, method: Method, lr: float, seed: int) -> None:
-        """One run, or the rest of it, unless it is known to diverge."""
+    def train(self, method: Method, lr: float, seed: int) -> list[str]:
+        """One run, or the rest of it, unless it is known to diverge; gives what was found damaged, and was done again."""
         path = self.path(method, lr, seed)
         tuned = replace(self.training.finetune, lr=lr) if method.algorithm.name in self.tuned else FineTune()
         training = replace(self.training, seed=seed, finetune=tuned)
         algorithm = method.at(lr, len(self.federation))
-        done = next(iter(rounds_on_disk(path / "checkpoint")), 0)
-        if done >= training.rounds or self.diverged(method, lr, seed):
-            same_run(path, described(algorithm, self.federation, training, self.config))
-            if done > training.rounds:
-                raise UserError(f"{path} has {done} rounds already", where="rounds", given=training.rounds)
-            return
+        said: list[str] = []
+
+        def go_on() -> None:
+            if self.diverged(method, lr, seed):
+                return same_run(path, described(algorithm, self.federation, training, self.config))
+            model = self.model(seed)
+            run_training(algorithm, model, self.federation, training, self.config, path, resume=True, say=said.append)
+            return None
+
         try:
-            run_training(algorithm, self.model(seed), self.federation, training, self.config, path, resume=True)
+            try:
+                go_on()
+            except Damaged as error:
+                said.append(f"{error}; that run is done again")
+                shutil.rmtree(path)
+                go_on()
         except Diverged as error:
-            write_text(path / "diverged.txt", f"{error}\n")
+            write_json(path / DIVERGED, {"schema": 1, "error": str(error)})
+        return said
 
     def diverged(self, method: Method, lr: float, seed: int) -> bool:
-        return (self.path(method, lr, seed) / "diverged.txt").exists()
+        """Whether a run is known to diverge."""
+        file = self.path(method, lr, seed) / DIVERGED
+        return file.exists() and bool(read_json(file))
 
-    def judge(self, method: Method, lr: float, seed: int) -> None:
+    def judge(self, method: Method, lr: float, seed: int) -> list[str]:
         """Try the final models on every validation and test sample, and keep the outcomes."""
-        place = self._outcomes_path(method, lr, seed)
+        place, said = self._outcomes_path(method, lr, seed), []
         if place.exists():
-            return
+            try:
+                self._outcomes(method, lr, seed)
+                return []
+            except Damaged as error:  # or of fewer rounds
+                said.append(f"{error}; the models are tried again")
         run = load(self.path(method, lr, seed), self.model(seed))
-        found: dict[str, np.ndarray] = {}
+        found: dict[str, Tensor] = {}
         for split in ("validation", "test"):
             outcomes = run.outcomes(self.federation, split, method.finetuned)
-            found |= {f"{split}/{name}": np.ascontiguousarray(v) for name, v in outcomes._asdict().items()}
-        with replacing(place) as temporary:
-            save_file(found, temporary)
+            found |= {f"{split}/{name}": torch.from_numpy(v) for name, v in outcomes._asdict().items()}
+        write_tensors(place, found, self._of(method, lr, seed))
+        return said
 
     def outcomes(self, method: Method, lr: float, seed: int, split: str) -> Outcomes:
         """What :meth:`judge` found."""
-        found = load_file(self._outcomes_path(method, lr, seed))
-        return Outcomes(*(found[f"{split}/{name}"] for name in Outcomes._fields))
+        found = self._outcomes(method, lr, seed)
+        return Outcomes(*(found[f"{split}/{name}"].numpy() for name in Outcomes._fields))
+
+    def _outcomes(self, method: Method, lr: float, seed: int) -> dict[str, Tensor]:
+        return read_tensors(self._outcomes_path(method, lr, seed), self._of(method, lr, seed))
 
     def _outcomes_path(self, method: Method, lr: float, seed: int) -> Path:
-        kind = "finetuned" if method.finetuned else "plain"
-        return self.path(method, lr, seed) / f"outcomes-{kind}.safetensors"
+        return self.path(method, lr, seed) / f"outcomes-{_kind(method)}.safetensors"
+
+    def _of(self, method: Method, lr: float, seed: int) -> dict[str, str]:
+        """What outcomes are of: the run, how far it went, and which of its models."""
+        settings = RunDirectory(self.path(method, lr, seed)).settings
+        return {"settings": settings, "round": str(self.training.rounds), "models": _kind(method)}
 
     def curve(self, method: Method, lr: float, seed: int) -> list[dict[str, Any]]:
         """What was evaluated of a method on the way, with the bytes sent until then."""
@@ -117,6 +142,10 @@ class Study:
         return sum(_lines(path / "history.jsonl") for path in {self.path(*t) for t in trials})
 
 
+def _kind(method: Method) -> str:
+    return "finetuned" if method.finetuned else "plain"
+
+
 def _lines(path: Path) -> int:
     try:
         return path.read_bytes().count(b"\n")
@@ -125,11 +154,13 @@ def _lines(path: Path) -> int:
 
 
 @contextmanager
-def at_work(study: Study, workers: int, progress: Progress) -> Iterator[Callable[[str, list[Trial]], None]]:
+def at_work(
+    study: Study, workers: int, progress: Progress, say: Callable[[str], None]
+) -> Iterator[Callable[[str, list[Trial]], None]]:
     """A function ``do("train" or "judge", trials)`` that gives every worker a run of its own.
 
     Runs that share nothing are the best thing to do in parallel: no worker ever waits for another. Trials of the same run
-    are done once.
+    are done once. ``say`` is told what was damaged and is done again.
     """
     with one_thread():
         context = get_context(study.training.engine.resolved_start_method())
@@ -140,7 +171,9 @@ def at_work(study: Study, workers: int, progress: Progress) -> Iterator[Callable
             begun.extend(trials)
             once = list({study.path(*t) if what == "train" else t: t for t in trials}.values())
             done = crew.map(what, once) if crew else (getattr(study, what)(*t) for t in once)
-            for method, lr, seed in (t for t, _ in zip(once, done, strict=True)):
+            for (method, lr, seed), said in zip(once, done, strict=True):
+                for words in said:
+                    say(words)
                 progress(study.rounds_done(begun), f"{method.name}, step size {lr:g}, seed {seed}")
 
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import threading
 import time
@@ -12,7 +11,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from manyheads.core.errors import UserError
+from manyheads.core.errors import Damaged, UserError
+from manyheads.core.history import record_of
 from manyheads.core.plain import to_json
 from manyheads.report.render import library
 from manyheads.report.runs import RunFacts, curve, progress, run_page, site_rows
@@ -35,6 +35,7 @@ class _Follower:
     def _forget(self) -> None:
         self.records: list[dict[str, Any]] = []
         self._offset = self._sites = 0
+        self.damage = ""
 
     def run(self) -> RunFacts:
         """The run so far."""
@@ -54,10 +55,9 @@ class _Follower:
             new = file.read()
         for line in new[: new.rfind(b"\n") + 1].splitlines(keepends=True):
             try:
-                record = json.loads(line)
-            except ValueError:
-                return False
-            if record["round"] != len(self.records) + 1:
+                record = record_of(line, len(self.records) + 1, path)
+            except Damaged as error:
+                self.damage = f" {error}."
                 return False
             if "evaluation" in record:  # the sites of the last one are enough
                 for older in self.records[self._sites :]:
@@ -116,7 +116,7 @@ class _Handler(BaseHTTPRequestHandler):
             "next": len(run.history),
             "rows": rows,
             "sites": site_rows(run.evaluation, run.method) if rows else [],
-            "words": progress(run),
+            "words": progress(run) + self.server.follower.damage,
             "finished": len(run.history) >= run.config["rounds"],
         }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ import altair as alt
 
 from manyheads.core.errors import UserError
 from manyheads.core.files import write_text
+from manyheads.core.sealed import read_json
 from manyheads.report import charts, tables
 from manyheads.report.distribution import CLASSES_DRAWN, ROWS_DRAWN, distribution
 from manyheads.report.drawing import LEGEND, Chart, chart_name, for_page, some
@@ -33,11 +33,11 @@ def read_facts(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         raise UserError(f"{folder} holds no compare.json", fix="make one: manyheads compare DATA --out FOLDER")
     try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
+        facts = read_json(path, fix="make it again: manyheads compare --resume --out FOLDER")
         schema = facts["schema"]
         facts["methods"][ALONE], facts["recommendation"], facts["data"]["names"]
-    except (ValueError, KeyError, TypeError):
-        raise UserError(f"{path} is damaged", fix="make it again: manyheads compare --resume --out FOLDER") from None
+    except (KeyError, TypeError):
+        raise UserError(f"{path} is not that of a comparison") from None
     if schema != SCHEMA:
         raise UserError(f"{path} is of another version", given=schema, allowed=str(SCHEMA), fix="upgrade manyheads")
     return facts

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ import altair as alt
 from manyheads.core.errors import UserError
 from manyheads.core.files import write_text
 from manyheads.core.history import History
+from manyheads.core.sealed import read_toml
 from manyheads.report.charts import MONITORS
 from manyheads.report.drawing import LEGEND, Chart, chart_name, coloured, for_page, lines, some
 from manyheads.report.names import display, looks
@@ -49,10 +49,10 @@ def read_run(folder: Path) -> RunFacts:
             f"{folder} holds neither a comparison nor a run", fix="name a folder with compare.json or config.toml"
         )
     try:
-        config = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
+        config = read_toml(folder / "config.toml", fix="restore the file")
         config["algorithm"]["name"], config["data"]["name"], config["rounds"]
-    except (ValueError, KeyError, TypeError):
-        raise UserError(f"{folder / 'config.toml'} is damaged", fix="restore the file") from None
+    except (KeyError, TypeError):
+        raise UserError(f"{folder / 'config.toml'} is not that of a run") from None
     return RunFacts(folder, config, History.read(folder / "history.jsonl"))
 
 

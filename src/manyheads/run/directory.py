@@ -5,35 +5,35 @@ machine.json      versions, cores, git commit
 data.json         how samples became inputs, for clients that come later
 history.jsonl     one line a round
 checkpoint/       server state and tables of the last two checkpoints; the store of personal states
+
+All of it carries hashes (:mod:`manyheads.core.sealed`), which are checked when it is read.
 """
 
 from __future__ import annotations
 
-import fcntl
-import json
-import shutil
-import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
 
-import tomli_w
 from torch import Tensor
 
-from manyheads.core.checkpoint import read_checkpoint, rounds_on_disk, write_checkpoint
-from manyheads.core.errors import UserError
-from manyheads.core.files import fresh_folder, write_text, writing
+from manyheads.core.checkpoint import checkpoint_path, read_checkpoint, rounds_on_disk, write_checkpoint
+from manyheads.core.errors import Damaged, UserError
+from manyheads.core.files import fresh_folder, locked, sweep, writing
 from manyheads.core.history import History
 from manyheads.core.machine import machine_facts
 from manyheads.core.plain import to_json
+from manyheads.core.sealed import fingerprint, read_json, read_toml, write_json, write_toml
 from manyheads.core.settings import as_dict, build
 from manyheads.core.store import PersonalStore
 from manyheads.core.trees import State
 from manyheads.data import Encoding
 
-__all__ = ["SCHEMA", "RunDirectory", "read_config"]
+__all__ = ["SCHEMA", "RunDirectory", "fixed", "read_config"]
 
 SCHEMA = 1
+Say = Callable[[str], None]
 
 
 class RunDirectory:
@@ -46,41 +46,51 @@ class RunDirectory:
 
     @classmethod
     def create(cls, path: Path, config: dict[str, Any]) -> RunDirectory:
-        """A new run; refused where there is anything already."""
+        """A new run, locked; refused where there is anything already."""
         fresh_folder(path)
         directory = cls(path)
+        directory.lock()  # of two that found the folder empty, one gets it
         with writing(path):
             directory.checkpoints.mkdir()
-        write_text(path / "config.toml", tomli_w.dumps({"schema": SCHEMA, **config}))
-        write_text(path / "machine.json", to_json(machine_facts(), indent=2) + "\n")
+        directory.write_config(config)
+        write_json(path / "machine.json", machine_facts(), indent=2)
         return directory
+
+    def require_checkpoints(self) -> None:
+        if not self.checkpoints.is_dir():
+            raise Damaged(f"{self.checkpoints} is missing", fix="restore it, or start again with another --out")
+
+    def write_config(self, config: Mapping[str, Any]) -> None:
+        write_toml(self.path / "config.toml", {"schema": SCHEMA, **config})
+
+    @cached_property
+    def settings(self) -> str:
+        """A hash of all settings that a resume may not change; checkpoints carry it."""
+        return fingerprint(to_json(fixed(read_config(self.path))).encode())
 
     def write_encoding(self, encoding: Encoding) -> None:
         """Keep how the federation's samples became inputs."""
-        facts = {"schema": SCHEMA, **as_dict(encoding)}
-        write_text(self.encoding_path, to_json(facts, indent=2) + "\n")
+        write_json(self.encoding_path, {"schema": SCHEMA, **as_dict(encoding)}, indent=2)
 
     def encoding(self) -> Encoding:
         """How the federation's samples became inputs."""
-        try:
-            facts = json.loads(self.encoding_path.read_text(encoding="utf-8"))
-            facts.pop("schema")
-        except FileNotFoundError:
+        if not self.encoding_path.exists():
             raise UserError(
-                f"{self.path} does not tell how its data became inputs",
-                fix="an earlier version made it: go on with it by --resume, with one round more, or train again",
-            ) from None
-        except (ValueError, KeyError, AttributeError):
-            raise UserError(f"{self.encoding_path} is damaged") from None
-        return build(Encoding, facts, where=str(self.encoding_path))
+                f"{self.path} does not tell how its data became inputs: it has no {self.encoding_path.name}",
+                fix="write it anew: manyheads run --resume --out RUN",
+            )
+        facts = read_json(self.encoding_path, fix="write it anew: manyheads run --resume --out RUN")
+        return build(Encoding, {k: v for k, v in facts.items() if k != "schema"}, where=str(self.encoding_path))
 
     def lock(self) -> None:
         """Keep a second process out; released when this one ends, however it ends."""
-        self._lock = open(self.path / ".lock", "w")  # noqa: SIM115 (held for the life of the run)
-        try:
-            fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise UserError(f"{self.path} is in use by another process") from None
+        if self._lock is None:
+            self._lock = locked(self.path)
+
+    def sweep(self) -> None:
+        """Remove what a killed process left half written; the folder is locked."""
+        for folder in (self.path, self.checkpoints):
+            sweep(folder)
 
     def unlock(self) -> None:
         if self._lock is not None:
@@ -103,37 +113,48 @@ class RunDirectory:
         """Make the state after ``round`` the one that a resume finds."""
         history.sync()
         store.sync()
-        write_checkpoint(self.checkpoints, round, tensors_of(server, store))
+        write_checkpoint(self.checkpoints, round, tensors_of(server, store), self.settings)
         store.committed()
 
-    def restore(self, server: State, store: PersonalStore, say: Callable[[str], None]) -> tuple[int, State]:
-        """The last good checkpoint: its round and server state; the store goes back to it too. (0, server) if none."""
+    def restore(self, server: State, store: PersonalStore, say: Say) -> tuple[State, History]:
+        """The last checkpoint that is whole: its server state and the history until then; the store goes back to it too.
+
+        Nothing on disk is changed. Without any checkpoint, all is as at the beginning.
+        """
         rounds = rounds_on_disk(self.checkpoints)
         for position, round in enumerate(rounds):
+            older = rounds[position + 1 :]
             try:
-                tensors = read_checkpoint(self.checkpoints, round)
-                before = self._before(rounds[position + 1 :])
-                restored = server.unflat(
-                    {k.removeprefix("server/"): v for k, v in tensors.items() if k.startswith("server/")}
-                )
+                tensors = read_checkpoint(self.checkpoints, round, self.settings)
+                before = self._before(older)
+                leaves = {k.removeprefix("server/"): v for k, v in tensors.items() if k.startswith("server/")}
+                restored = server.unflat(leaves)
+                history = History.read(self.history_path, upto=round)
                 store.restore(tensors, before)
-            except (UserError, KeyError) as error:
-                say(f"{error}; falling back to the checkpoint before it")
-                continue
-            for damaged in rounds[:position]:
-                shutil.move(
-                    self.checkpoints / f"round-{damaged:08d}.safetensors",
-                    self.checkpoints / f"damaged-{damaged:08d}.safetensors",
-                )
-            return round, restored
-        if rounds:
-            raise UserError(f"no checkpoint in {self.checkpoints} can be read", fix="start again with another --out")
-        return 0, server
+            except (Damaged, KeyError) as error:
+                if not older:
+                    raise Damaged(
+                        f"no checkpoint in {self.checkpoints} can be used: {error}",
+                        fix="start again with another --out",
+                    ) from None
+                say(f"{error}; falling back to round {older[0]}, the checkpoint before it")
+            else:
+                return restored, history
+        return server, History(self.history_path)
+
+    def set_aside(self, after: int) -> None:
+        """Keep damaged checkpoints, those ``after`` the round that a run goes on from, out of the way."""
+        for damaged in rounds_on_disk(self.checkpoints):
+            if damaged > after:
+                with writing(self.checkpoints):
+                    checkpoint_path(self.checkpoints, damaged).replace(
+                        self.checkpoints / f"damaged-{damaged:08d}.safetensors"
+                    )
 
     def _before(self, older: list[int]) -> dict[str, Tensor] | None:
         try:
-            return read_checkpoint(self.checkpoints, older[0]) if older else None
-        except UserError:
+            return read_checkpoint(self.checkpoints, older[0], self.settings) if older else None
+        except Damaged:
             return None
 
 
@@ -142,15 +163,19 @@ def tensors_of(server: State, store: PersonalStore) -> dict[str, Tensor]:
     return {f"server/{k}": v for k, v in server.flat.items()} | store.tables()
 
 
+def fixed(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a configuration, what a resume may not change: all but rounds, checkpoints, workers, and where the data are."""
+    kept = {k: v for k, v in config.items() if k not in ("rounds", "checkpoint_seconds")}
+    data = {k: v for k, v in config["data"].items() if k != "path"}  # the fingerprint tells what was there
+    return kept | {"engine": {"mode": config["engine"]["mode"]}, "data": data}
+
+
 def read_config(path: Path) -> dict[str, Any]:
-    """The configuration of a run directory."""
+    """The configuration of a run directory, as it was written."""
     file = path / "config.toml"
     if not file.exists():
         raise UserError(f"{path} is not a run directory", fix="it has no config.toml")
-    try:
-        config = tomllib.loads(file.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{file} is not valid TOML: {error}") from None
+    config = read_toml(file, fix="undo the change; as another run, start it elsewhere: manyheads run FILE --out NEW")
     schema = config.pop("schema", None)
     if not isinstance(schema, int) or schema > SCHEMA:
         raise UserError(
@@ -159,4 +184,6 @@ def read_config(path: Path) -> dict[str, Any]:
             allowed=f"up to {SCHEMA}",
             fix="upgrade manyheads to read it",
         )
+    if not all(isinstance(config.get(name), dict) for name in ("algorithm", "model", "data", "engine", "facts")):
+        raise Damaged(f"{file} is not that of a run")
     return config

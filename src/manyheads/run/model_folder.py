@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import json
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -24,10 +23,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from manyheads.core.errors import UserError
+from manyheads.core.errors import Damaged, UserError
 from manyheads.core.files import sync_directory
 from manyheads.core.machine import machine_facts
-from manyheads.core.plain import to_json
+from manyheads.core.sealed import read_json, write_json
 from manyheads.core.settings import as_dict, build
 from manyheads.data import Encoding, Samples
 from manyheads.data.new_site import NewSite
@@ -98,7 +97,7 @@ def save_personal(
             "machine": machine_facts(),
             "command": command,
         }
-        (folder / CARD).write_text(to_json(card, indent=2) + "\n", encoding="utf-8")
+        write_json(folder / CARD, card, indent=2)
     return card
 
 
@@ -219,12 +218,12 @@ def _read_card(folder: Path) -> dict[str, Any]:
     if not file.exists():
         raise UserError(f"{folder} holds no model", fix=f"expected {CARD} there, as written by manyheads personalize")
     try:
-        card = json.loads(file.read_text(encoding="utf-8"))
+        card = read_json(file, fix="personalize again")
         schema = card["schema"]
-        if schema == SCHEMA and {"encoding", "model", "sha256"} <= card.keys():
-            return dict(card)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise UserError(f"{file} is damaged", fix="personalize again") from None
+        if schema == SCHEMA and all(isinstance(card[name], dict) for name in ("encoding", "model", "sha256")):
+            return card
+    except KeyError:
+        raise Damaged(f"{file} is not that of a model", fix="personalize again") from None
     raise UserError(
         f"{file} was written by another manyheads",
         given=f"schema {schema}",

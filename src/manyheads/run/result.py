@@ -107,6 +107,7 @@ class Run:
         self._store.copy_to(store)
         directory.commit(self.rounds, self.server, store, history)
         store.close()
+        directory.unlock()
         return directory.path
 
     def summary(self) -> dict[str, Any]:

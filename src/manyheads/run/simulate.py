@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import shutil
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from torch import nn
 
+from manyheads.core.checkpoint import rounds_on_disk
 from manyheads.core.contract import Algorithm, algorithm_named
 from manyheads.core.errors import UserError
+from manyheads.core.files import sweep
 from manyheads.core.history import History
 from manyheads.core.optim import FineTune
 from manyheads.core.settings import as_dict, build
@@ -24,7 +28,7 @@ from manyheads.engines.pool import Engine, Pool
 from manyheads.engines.workbench import LOCAL, Keep, model_of
 from manyheads.models import Model, build_model, model_named
 from manyheads.run.config import placed
-from manyheads.run.directory import RunDirectory, read_config
+from manyheads.run.directory import RunDirectory, fixed, read_config
 from manyheads.run.loop import Loop, sample_cohort
 from manyheads.run.monitors import Monitor, Monitors
 from manyheads.run.protocol import Evaluate
@@ -106,25 +110,23 @@ def run_training(
     config = described(algorithm, federation, training, config)
     temporary = TemporaryDirectory(prefix="manyheads-") if out is None else None
     path = Path(temporary.name if temporary else str(out))
-    if resume and not (path / "config.toml").exists():  # killed before it had begun
-        shutil.rmtree(path / "checkpoint", ignore_errors=True)
-        for half in path.glob(".config.toml.*"):
-            half.unlink()
+    if resume and not (path / "config.toml").exists():
+        _clear(path)
         resume = False
     if resume:
         same_run(path, config)
     directory = RunDirectory(path) if resume else RunDirectory.create(path, config)
-    directory.lock()
-    directory.write_encoding(federation.encoding)
-    store = PersonalStore(directory.store_path, _personal_state(algorithm, model, training), len(federation))
     try:
+        directory.lock()
+        directory.require_checkpoints()
+        store = PersonalStore(directory.store_path, _personal_state(algorithm, model, training), len(federation))
         server = algorithm.init_server(model.params, len(federation))
-        done, history = 0, History(directory.history_path)
+        history = History(directory.history_path)
         if resume:
-            done, server = directory.restore(server, store, say)
-            history = History.read(directory.history_path, upto=done)
-            history.rewrite()
-        loop = Loop(algorithm, model, federation, training, directory, store, server, history, done)
+            server, history = directory.restore(server, store, say)
+            _go_on(directory, history, config)
+        directory.write_encoding(federation.encoding)
+        loop = Loop(algorithm, model, federation, training, directory, store, server, history, len(history))
         keep = Keep(local=training.evaluate.model == "local", each=algorithm.reads_each or bool(training.monitor))
         with Pool(training.engine, algorithm, model, federation, keep) as pool:
             loop.run(pool, on_round or (lambda _: None))
@@ -133,8 +135,41 @@ def run_training(
     return Run(algorithm, model, training, loop.server, history, directory, store, temporary)
 
 
-def load(path: str | Path, model: Model | nn.Module | None = None) -> Run:
-    """A run from its folder, up to its last checkpoint. A model of your own must be given again."""
+def _clear(path: Path) -> None:
+    """Remove what a process left that was killed before it had begun."""
+    shutil.rmtree(path / "checkpoint", ignore_errors=True)
+    if path.is_dir():
+        sweep(path)
+    (path / ".lock").unlink(missing_ok=True)
+
+
+def _go_on(directory: RunDirectory, history: History, now: dict[str, Any]) -> None:
+    """Make the folder that of a run which goes on from here, with the rounds, checkpoints, workers and places of now."""
+    done = len(history)
+    if done > now["rounds"]:
+        raise UserError(
+            f"{directory.path} has {done} rounds already",
+            where="rounds",
+            given=now["rounds"],
+            allowed=f"{done} or more",
+            fix="for fewer, start again with another --out",
+        )
+    directory.sweep()
+    directory.set_aside(after=done)
+    history.rewrite()
+    before = read_config(directory.path)
+    place = {k: v for k, v in now["data"].items() if k == "path"}
+    after = before | {name: now[name] for name in ("rounds", "checkpoint_seconds", "engine")}
+    after["data"] = before["data"] | place
+    if after != before:
+        directory.write_config(after)
+
+
+def load(path: str | Path, model: Model | nn.Module | None = None, say: Say | None = None) -> Run:
+    """A run from its folder, up to its last checkpoint that is whole; nothing in the folder is changed.
+
+    A model of your own must be given again. ``say`` is told of damage; without it, it is a warning.
+    """
     path = Path(path)
     config = read_config(path)
     facts, table = config["facts"], dict(config["algorithm"])
@@ -152,12 +187,15 @@ def load(path: str | Path, model: Model | nn.Module | None = None) -> Run:
     elif isinstance(model, nn.Module):
         model = Model(model)
     directory = RunDirectory(path)
-    store = PersonalStore(directory.store_path, _personal_state(algorithm, model, training), facts["clients"])
-    warnings: list[str] = []
-    done, server = directory.restore(algorithm.init_server(model.params, facts["clients"]), store, warnings.append)
-    if not done:
+    directory.require_checkpoints()
+    if not rounds_on_disk(directory.checkpoints):
         raise UserError(f"{path} has no checkpoint yet", fix="let it run on with --resume")
-    return Run(algorithm, model, training, server, History.read(directory.history_path, upto=done), directory, store)
+    initial = _personal_state(algorithm, model, training)
+    store = PersonalStore(directory.store_path, initial, facts["clients"], read_only=True)
+    server, history = directory.restore(
+        algorithm.init_server(model.params, facts["clients"]), store, say or partial(warnings.warn, stacklevel=3)
+    )
+    return Run(algorithm, model, training, server, history, directory, store)
 
 
 def check(algorithm: Algorithm, model: Model, federation: Federation, training: Training) -> None:
@@ -228,12 +266,11 @@ def described(
 def same_run(path: Path, now: dict[str, Any]) -> None:
     """A resumed run may have more rounds, other workers, other checkpoints and its data elsewhere; all else as it was."""
 
-    def fixed(config: dict[str, Any]) -> dict[str, Any]:
-        fixed = {k: v for k, v in config.items() if k not in ("rounds", "checkpoint_seconds")}
-        data = {k: v for k, v in placed(config["data"]).items() if k != "path"}  # the fingerprint tells what was there
-        return fixed | {"engine": {"mode": config["engine"]["mode"]}, "data": data, "model": placed(config["model"])}
+    def fixed_places(config: dict[str, Any]) -> dict[str, Any]:
+        kept = fixed(config)
+        return kept | {name: placed(kept[name]) for name in ("data", "model")}
 
-    old, new = fixed(read_config(path)), fixed(now)
+    old, new = fixed_places(read_config(path)), fixed_places(now)
     for name in old.keys() | new.keys():
         if old.get(name) != new.get(name):
             raise UserError(

@@ -1,0 +1,117 @@
+"""Files that carry a hash of themselves, so that what was damaged or altered on disk is noticed when it is read.
+
+JSON ends in a field ``"seal"``, TOML in a comment ``# seal:``; to any other reader they are plain JSON and plain TOML. The
+seal is the beginning of the SHA-256 of all bytes before it. It finds damage and changes made by mistake; it is no
+signature.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from manyheads.core.errors import Damaged
+from manyheads.core.files import write_text
+from manyheads.core.plain import to_json
+
+__all__ = [
+    "fingerprint",
+    "read_json",
+    "read_toml",
+    "sealed_json",
+    "sealed_toml",
+    "unsealed_json",
+    "write_json",
+    "write_toml",
+]
+
+Table = dict[str, Any]
+_DIGITS = 16
+_JSON, _TOML = b'"seal": "', b"# seal: "
+_JSON_END, _TOML_END = re.compile(rb'([0-9a-f]{16})"\s*}\s*'), re.compile(rb"([0-9a-f]{16})\s*")
+
+
+def fingerprint(data: bytes) -> str:
+    """A short hash of bytes."""
+    return hashlib.sha256(data).hexdigest()[:_DIGITS]
+
+
+def sealed_json(facts: Mapping[str, Any], indent: int | None = None) -> str:
+    """An object as JSON with its seal, a line unless it is indented.
+
+    >>> sealed_json({"round": 1})
+    '{"round": 1, "seal": "43d1c7097e0a202e"}'
+    """
+    text = to_json({**facts, "seal": "0" * _DIGITS}, indent=indent).encode()
+    body, _, end = text.rpartition(_JSON)
+    return (body + _JSON + fingerprint(body).encode() + end[_DIGITS:]).decode()
+
+
+def sealed_toml(table: Mapping[str, Any]) -> str:
+    """A table as TOML with its seal."""
+    text = tomli_w.dumps(table)
+    return f"{text}{_TOML.decode()}{fingerprint(text.encode())}\n"
+
+
+def unsealed_json(data: bytes, name: object) -> Table:
+    """The object in sealed JSON, without the seal; ``name`` is that of its file or line."""
+    _check(data, _JSON, _JSON_END, name)
+    try:
+        facts = json.loads(data)
+        del facts["seal"]
+    except (ValueError, TypeError, RecursionError):
+        raise Damaged(f"{name} is damaged: it is not the JSON that was written") from None
+    return dict(facts)
+
+
+def write_json(path: Path, facts: Mapping[str, Any], indent: int | None = None) -> None:
+    """Write a sealed JSON file, whole or not at all."""
+    write_text(path, sealed_json(facts, indent) + "\n")
+
+
+def write_toml(path: Path, table: Mapping[str, Any]) -> None:
+    """Write a sealed TOML file, whole or not at all."""
+    write_text(path, sealed_toml(table))
+
+
+def read_json(path: Path, fix: str | None = None) -> Table:
+    """What :func:`write_json` wrote; an error, with what to do about it, if it is not that any more."""
+    try:
+        return unsealed_json(_content(path), path)
+    except Damaged as error:
+        raise Damaged(str(error), fix=fix) from None
+
+
+def read_toml(path: Path, fix: str | None = None) -> Table:
+    """What :func:`write_toml` wrote; an error, with what to do about it, if it is not that any more."""
+    try:
+        data = _content(path)
+        _check(data, _TOML, _TOML_END, path)
+        return tomllib.loads(data.decode())
+    except Damaged as error:
+        raise Damaged(str(error), fix=fix) from None
+    except (ValueError, RecursionError) as error:
+        raise Damaged(f"{path} is damaged: {error}", fix=fix) from None
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise Damaged(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def _check(data: bytes, mark: bytes, end: re.Pattern[bytes], name: object) -> None:
+    body, found, rest = data.rpartition(mark)
+    seal = end.fullmatch(rest) if found else None
+    if seal is None:
+        raise Damaged(f"{name} is damaged: it has no seal (cut off, altered, or written by an earlier manyheads)")
+    if seal[1].decode() != fingerprint(body):
+        raise Damaged(f"{name} is damaged: it is not what was written")
