@@ -8,12 +8,12 @@ import pty
 import signal
 import subprocess
 import sys
-import time
 import tomllib
 from pathlib import Path
 
 import pytest
 from commands import call, error_of
+from processes import until
 
 SMALL = ["run", "--data", "digits", "--partition", "classes:3", "--clients", "6", "--rounds", "2", "--workers", "1"]
 
@@ -242,8 +242,7 @@ def test_ctrl_c_leaves_a_run_that_can_be_resumed(tmp_path):
     master, slave = pty.openpty()
     with subprocess.Popen(command, stdout=slave, stderr=slave, stdin=slave, start_new_session=True) as process:
         os.close(slave)
-        while process.poll() is None and len(list(out.glob("checkpoint/round-*"))) != 2:
-            time.sleep(0.02)
+        until(lambda: process.poll() is not None or len(list(out.glob("checkpoint/round-*"))) == 2)
         os.killpg(process.pid, signal.SIGINT)
         text = b""
         while True:

@@ -61,8 +61,8 @@ def test_a_hangup_that_is_ignored_stays_ignored(tmp_path):
     with started(out, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)) as process:
         until(lambda: process.poll() is not None or list(out.glob("checkpoint/round-*")))
         process.send_signal(signal.SIGHUP)
-        seen = max(out.glob("checkpoint/round-*"))
-        until(lambda: process.poll() is not None or max(out.glob("checkpoint/round-*"), default=seen) > seen)
+        seen = max(out.glob("checkpoint/round-*"), default=out)
+        until(lambda: process.poll() is not None or max(out.glob("checkpoint/round-*"), default=out) > seen)
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate()
     assert process.returncode == 130, err

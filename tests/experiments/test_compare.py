@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -182,16 +180,26 @@ COMMAND = [sys.executable, "-m", "manyheads", "compare", "digits", "--partition"
 COMMAND += ["--methods", "fedavg,fedrep", "--rounds", "30", "--seeds", "2", "--rates", "0.05,0.1", "--workers", "2"]
 
 
+KILLED_AFTER_THREE = """
+import os, signal
+from manyheads.cli import main
+from manyheads.run.directory import RunDirectory
+
+commit = RunDirectory.commit
+def and_die(self, *state):
+    commit(self, *state)
+    if len(list(self.path.parent.glob("*/checkpoint/round-00000030.safetensors"))) >= 3:
+        os.killpg(0, signal.SIGKILL)
+RunDirectory.commit = and_die
+main()
+"""
+
+
 def test_killed_in_the_middle_and_resumed_gives_the_same_table_and_repeats_no_work(tmp_path):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     subprocess.run([*COMMAND, "--out", whole, "--json"], check=True, capture_output=True)
-    finished = 0
-    with subprocess.Popen([*COMMAND, "--out", broken], stderr=subprocess.DEVNULL, start_new_session=True) as process:
-        while process.poll() is None and finished < 3:
-            time.sleep(0.01)
-            finished = len(list(broken.glob("runs/*/checkpoint/round-00000030.safetensors")))
-        os.killpg(process.pid, signal.SIGKILL)
-    assert process.returncode == -signal.SIGKILL
+    killed = [sys.executable, "-c", KILLED_AFTER_THREE, *COMMAND[3:], "--out", broken]
+    assert subprocess.run(killed, start_new_session=True).returncode == -signal.SIGKILL
     assert not (broken / "compare.json").exists()
     done = {p: p.read_bytes() for p in broken.glob("runs/*/history.jsonl") if p.read_bytes().count(b"\n") == 30}
     kept = {p: before for p, before in done.items() if (p.parent / "checkpoint/round-00000030.safetensors").exists()}

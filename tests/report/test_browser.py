@@ -10,6 +10,7 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
+from processes import PATIENCE
 
 from manyheads import FedRep, simulate
 from manyheads.data import Classes, Digits, federate
@@ -42,7 +43,7 @@ def browser(tmp_path_factory):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(DRIVER))
-    driver.set_script_timeout(60)
+    driver.set_script_timeout(PATIENCE)
     yield driver
     driver.quit()
 
@@ -65,7 +66,7 @@ def show(browser, address, width=1280, dark=False):
 
 
 def until(browser, true):
-    WebDriverWait(browser, 20, poll_frequency=0.05).until(lambda _: true())
+    WebDriverWait(browser, PATIENCE, poll_frequency=0.05).until(lambda _: true())
 
 
 def marks(browser, chart, kind):
@@ -260,26 +261,18 @@ def test_runs_side_by_side(browser, compared, tmp_path):
 
 def test_a_live_page_grows_with_the_run(browser, tmp_path):
     federation = federate(Digits().pool(0), Classes(3), clients=5, seed=0)
-    go = threading.Event()
-
-    def paced(record):
-        go.wait(20)
-        time.sleep(0.1)
-
-    settings = {"rounds": 30, "out": tmp_path / "run", "on_round": paced}
+    rounds = threading.Semaphore(0)
+    settings = {"rounds": 30, "out": tmp_path / "run", "on_round": lambda _: rounds.acquire()}
     run = threading.Thread(target=lambda: simulate(FedRep(head_epochs=1), "mlp", federation, **settings))
     config = {"algorithm": {"name": "fedrep"}, "data": {"name": "digits"}, "rounds": 30}
     with Live(tmp_path / "run", config) as server:
         show(browser, server.address)
         assert "Waiting for the first evaluation" in browser.find_element(By.ID, "state").text
         run.start()
-        until(browser, lambda: marks(browser, "rounds", "symbol"))  # it has loaded itself again
-        go.set()
-        first = len(marks(browser, "rounds", "symbol"))
-        until(browser, lambda: len(marks(browser, "rounds", "symbol")) > first)
-        second = len(marks(browser, "rounds", "symbol"))
-        until(browser, lambda: len(marks(browser, "rounds", "symbol")) > second)
-        assert second < 30
+        for known in (1, 2, 3):  # after the first, it has loaded itself again
+            until(browser, lambda known=known: len(marks(browser, "rounds", "symbol")) == known)
+            rounds.release()
+        rounds.release(27)
         until(browser, lambda: "has ended" in browser.find_element(By.ID, "state").text)
         run.join()
         assert len(marks(browser, "rounds", "symbol")) == 30

@@ -16,11 +16,12 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
+from processes import PATIENCE, until
 
 from manyheads.cli import main
 from manyheads.core.errors import UserError
 from manyheads.core.sealed import sealed_json, unsealed_json
-from manyheads.report.live import Live
+from manyheads.report.live import MOST, Live, _Handler
 from manyheads.report.runs import read_run
 
 RUN = ["run", "--data", "digits", "--partition", "classes:3", "--clients", "6", "--algorithm", "fedrep", "--seed", "3"]
@@ -43,7 +44,7 @@ def port_of(server):
 
 
 def ask(server, path="/", method="GET", host=None):
-    connection = http.client.HTTPConnection("127.0.0.1", port_of(server), timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", port_of(server), timeout=PATIENCE)
     connection.putrequest(method, path, skip_host=True)
     if host != "":
         connection.putheader("Host", host or f"127.0.0.1:{port_of(server)}")
@@ -94,6 +95,33 @@ def test_no_file_can_be_asked_for(live, path):
 @pytest.mark.parametrize("start", ["-1", "x", "1.5", "%C2%B2", "9" * 5000])
 def test_wrong_numbers_are_refused(live, start):
     assert ask(live, f"/history?from={start}")[0] == 400
+
+
+@pytest.mark.parametrize("path", ["http://[x/history", "http://[::1/", "http://]"])
+def test_a_malformed_address_is_one_line(live, path, capfd):
+    assert ask(live, path) == (400, b"400: this is no address\n")
+    assert capfd.readouterr().err == ""
+
+
+def test_silent_clients_keep_nobody_out_and_hold_few_threads(live):
+    """Each sends half a request; those that came first have to go."""
+    silent = []
+    for _ in range(5 * MOST):
+        silent.append(socket.create_connection(("127.0.0.1", port_of(live)), timeout=PATIENCE))
+        silent[-1].sendall(b"GET / HT")
+    until(lambda: any(live._server._open))
+    assert ask(live, "/history")[0] == 200
+    handlers = [t for t in threading.enumerate() if "process_request_thread" in t.name]
+    assert len(handlers) <= MOST
+    assert silent[0].recv(1) == b""
+    for client in silent:
+        client.close()
+
+
+def test_a_client_that_keeps_silent_is_let_go(live, monkeypatch):
+    monkeypatch.setattr(_Handler, "timeout", 0.05)
+    with socket.create_connection(("127.0.0.1", port_of(live)), timeout=PATIENCE) as client:
+        assert client.recv(1) == b""
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
@@ -170,8 +198,13 @@ def test_a_run_is_the_same_when_it_is_watched(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main([str(a) for a in (*RUN, *common, "--out", tmp_path / "plain")])
     one = json.loads(capsys.readouterr().out)
+    patient = (  # the run waits for this page, however slow it is
+        "import manyheads.report.live as live; live.LINGER, live._Server.asked = 240, float('inf'); "
+        "from manyheads.cli import main; main()"
+    )
+    watched = command(*RUN, *common, "--out", tmp_path / "live", "--live")
     with subprocess.Popen(
-        command(*RUN, *common, "--out", tmp_path / "live", "--live"),
+        [sys.executable, "-c", patient, *watched[3:]],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
     ) as process:  # fmt: skip
         address = address_in(process.stderr)
@@ -179,7 +212,7 @@ def test_a_run_is_the_same_when_it_is_watched(tmp_path, capsys):
         reader = threading.Thread(target=lambda: rest.extend(process.stderr))
         reader.start()
         while not seen or not seen[-1]["finished"]:
-            with urlopen(f"{address}history?from={seen[-1]['next'] if seen else 0}", timeout=30) as answer:
+            with urlopen(f"{address}history?from={seen[-1]['next'] if seen else 0}", timeout=PATIENCE) as answer:
                 seen.append(json.load(answer))
             time.sleep(0.02)
         out = process.stdout.read()
@@ -193,13 +226,33 @@ def test_a_run_is_the_same_when_it_is_watched(tmp_path, capsys):
     assert one["accuracy"] == other["accuracy"]
 
 
-def test_the_command_serves_until_it_is_stopped(run):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_command_serves_until_it_is_stopped(run, number):
     with subprocess.Popen(
         command("live", run, "--json"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         address = address_in(process.stderr)
         assert json.loads(process.stdout.readline()) == {"address": address}
-        with urlopen(f"{address}history", timeout=20) as answer:
+        with urlopen(f"{address}history", timeout=PATIENCE) as answer:
             assert json.load(answer)["finished"]
-        process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 0
+        process.send_signal(number)
+        assert process.wait() == 0
+        assert process.stderr.read() == "ended\n"
+
+
+def test_stopped_before_it_serves_it_has_ended_too(run):
+    """Wherever the interrupt comes, from the moment that there is an address."""
+    early = """
+import signal, sys
+from manyheads.cli import main
+from manyheads.report.live import MOST, Live, _Handler
+
+enter = Live.__enter__
+def entered(self):
+    signal.raise_signal(signal.SIGINT)
+    return enter(self)
+Live.__enter__ = entered
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", early, "live", run], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "ended\n")

@@ -8,12 +8,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from processes import mentioning, until
 
 from manyheads import load
 from manyheads.cli import main
@@ -132,17 +132,6 @@ def test_killed_in_every_phase_and_resumed(tmp_path):
     assert load(tmp_path / "cut").checksum == whole["checksum"]
 
 
-def processes_mentioning(text: str) -> list[int]:
-    found = []
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if text.encode() in entry.read_bytes() and int(entry.parent.name) != os.getpid():
-                found.append(int(entry.parent.name))
-        except OSError:
-            continue
-    return found
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for the workers in /proc")
 def test_killed_with_its_workers_running(tmp_path):
     """The real command with two workers: kill -9 ends them too, and the resumed run matches one worker's."""
@@ -153,16 +142,11 @@ def test_killed_with_its_workers_running(tmp_path):
     assert run_child(tmp_path / "whole", log) == 0
     whole = json.loads(log.read_text())
     arguments = [*RUN, "--rounds", str(ROUNDS), "--out", str(out), "--resume", "--json", "--workers", "2"]
-    command = [sys.executable, "-c", "from manyheads.cli import main; main()", *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-        while process.poll() is None and not ((out / "history.jsonl").exists() and len(without_seconds(out)) >= 5):
-            time.sleep(0.02)
-        process.kill()
-    assert process.returncode == -signal.SIGKILL
-    for _ in range(100):
-        if not processes_mentioning(str(out)):
-            break
-        time.sleep(0.1)
-    assert not processes_mentioning(str(out))
+    tests = Path(__file__).parent
+    command = [sys.executable, "-m", "manyheads", *arguments]
+    killed = [sys.executable, "-c", "from test_kill import *; killer('history', 5); main()", *arguments]
+    paths = os.pathsep.join([str(tests), str(tests.parent), *sys.path])
+    assert subprocess.run(killed, env=os.environ | {"PYTHONPATH": paths}).returncode == -signal.SIGKILL
+    until(lambda: not mentioning(str(out)))
     finished = subprocess.run(command, capture_output=True, text=True, check=True)
     assert json.loads(finished.stdout)["checksum"] == whole["checksum"]

@@ -39,15 +39,15 @@ def live(
     from manyheads.report.runs import read_run
 
     errors = Plain(stderr=True)
-    with Live(folder, read_run(folder).config, port) as server:
-        errors.print(f"watch {folder} at {server.address} (Ctrl-C ends this)")
-        if as_json:
-            typer.echo(to_json({"address": server.address}))
-        try:
+    try:
+        with Live(folder, read_run(folder).config, port) as server:
+            errors.print(f"watch {folder} at {server.address} (Ctrl-C ends this)")
+            if as_json:
+                typer.echo(to_json({"address": server.address}))
             while True:
                 time.sleep(3600)
-        except KeyboardInterrupt:
-            errors.print("ended")
+    except KeyboardInterrupt:
+        errors.print("ended")
 
 
 @contextmanager

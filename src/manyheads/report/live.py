@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,10 @@ __all__ = ["Live"]
 HERE = "127.0.0.1"
 LINGER = 3.0
 """seconds that a page which is open is given to fetch the last rounds"""
+MOST = 16
+"""clients at once: a page asks one thing at a time"""
+PATIENCE = 10.0
+"""seconds that a client may keep silent"""
 
 
 class _Follower:
@@ -70,28 +76,59 @@ class _Follower:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 128
     follower: _Follower
     told = 0
     """rounds that some page has been told of"""
     asked = 0.0
     """when a page last asked"""
 
+    def __init__(self, *arguments: Any) -> None:
+        self._open: dict[socket.socket, None] = {}
+        self._lock = threading.Lock()
+        self._places = threading.Semaphore(MOST)
+        super().__init__(*arguments)
+
     @property
     def hosts(self) -> set[str]:
         return {f"{name}:{self.server_port}" for name in (HERE, "localhost")}
 
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """A thread for the client; if there is no place, the one that came first, and still is not done, has to go."""
+        wait = 0.0
+        while not self._places.acquire(timeout=wait):
+            wait = 0.1
+            with self._lock, suppress(OSError, StopIteration):
+                next(iter(self._open)).shutdown(socket.SHUT_RDWR)
+        with self._lock:
+            self._open[request] = None
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._open.pop(request, None)
+        self._places.release()
+        super().shutdown_request(request)
+
     def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exception(), ConnectionError):  # a page that was closed is no error
+        """Say nothing of a page that was closed: the terminal is the run's."""
+        if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):
     server: _Server
+    timeout = PATIENCE
+    error_message_format = "%(code)d: %(message)s\n"
+    error_content_type = "text/plain; charset=utf-8"
 
     def do_GET(self) -> None:
         if self.headers.get("Host") not in self.server.hosts:  # a foreign page whose name was pointed to this machine
             return self.send_error(403, "this page is for this machine alone")
-        url = urlsplit(self.path)
+        try:
+            url = urlsplit(self.path)
+        except ValueError:
+            return self.send_error(400, "this is no address")
         if url.path == "/":
             return self._answer("text/html", run_page([self.server.follower.run()], live=True))
         if url.path != "/history":
