@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: setup demo test check format bench clean
+.PHONY: setup demo test check format fuzz bench clean
 
 setup: $(READY)
 
@@ -29,6 +29,10 @@ check: setup
 format: setup
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+SEED ?= 0
+fuzz: setup
+	$(BIN)/python -m fuzz --seed $(SEED) --out results/fuzz.json
 
 bench: setup
 	$(BIN)/python benchmarks/speed.py
