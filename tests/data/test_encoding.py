@@ -60,12 +60,12 @@ def through_json(encoding: Encoding) -> Encoding:
 def test_a_site_read_later_becomes_what_the_federation_made_of_it(folder, scaling, label):
     federation = Sites(path=str(folder), label=label, scaling=scaling).federation(4)
     encoding = through_json(federation.encoding)
-    for client in range(3):
-        rows = np.arange(30 + 5 * client)
-        everyone = [np.arange(30 + 5 * i) for i in range(3)]
-        train, test = (p.client(client)[0] for p in split_each(Samples.of([(r, r) for r in everyone]), 0.2, 4))
-        site = read_new_site(folder / f"s{client}.csv", encoding)
-        assert len(site) == len(rows)
+    everyone = [read_new_site(folder / f"s{client}.csv", encoding) for client in range(3)]
+    assert [len(site) for site in everyone] == [30, 35, 40]
+    rows = Samples.of([(np.arange(len(site)), site.y) for site in everyone])
+    parts = split_each(rows, 0.2, 4, by_label=label == "outcome")
+    for client, site in enumerate(everyone):
+        train, test = (p.client(client)[0] for p in parts)
         x = encoding.of_site(site.samples, train).inputs(site.samples)
         for split, own in ((federation.train, train), (federation.test, test)):
             assert np.array_equal(split.client(client)[0], x[own])

@@ -381,5 +381,5 @@ def test_a_rank_above_the_dimension_is_an_error():
 
 
 def test_an_unknown_source_is_an_error_with_the_nearest_name():
-    with pytest.raises(UserError, match=r"unknown data; given 'digit'; .*did you mean 'digits'\?"):
+    with pytest.raises(UserError, match=r"unknown data .*given 'digit'; .*did you mean 'digits'\?"):
         source_named("digit")

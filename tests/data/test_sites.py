@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -11,11 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from manyheads.core.errors import UserError
+from manyheads.data import Federation
 from manyheads.data.hub import CHECKSUMS, DATASETS, fetch, is_there
 from manyheads.data.sites import Sites, check_sites
 from manyheads.data.sources import SOURCES, source_of
 from manyheads.data.tables import read_table
 
+SHARED = Path(__file__).parents[3] / "shared" / "data"
+HEART, PATIENTS = SHARED / "heart" / "sites", SHARED / "parkinsons" / "sites"
 GOOD = "age,color,label\n" + "".join(f"{i},{'red' if i % 3 else 'blue'},{i % 2}\n" for i in range(10))
 
 
@@ -241,7 +246,7 @@ def test_what_can_be_used_is_a_warning(tmp_path, text, message):
 
 
 def test_folders_without_tables_and_files_of_other_kinds(tmp_path):
-    assert check_sites(tmp_path / "none").errors[0].message == "is not there"
+    assert "is not there" in check_sites(tmp_path / "none").errors[0].message
     assert "no table" in check_sites(tmp_path).errors[0].message
     sites(tmp_path, a__csv=GOOD, notes__txt="hello")
     survey = check_sites(tmp_path)
@@ -278,7 +283,7 @@ def test_facts_are_json(tmp_path):
 def test_a_path_in_place_of_a_name_means_sites(tmp_path):
     assert source_of({"name": str(tmp_path), "scaling": "none"}) == Sites(path=str(tmp_path), scaling="none")
     assert source_of({}).name == "digits"
-    with pytest.raises(UserError, match="unknown data"):
+    with pytest.raises(UserError, match="no such folder or file"):
         source_of({"name": str(tmp_path / "none")})
 
 
@@ -322,3 +327,236 @@ def test_digits_from_the_hub_are_kept_as_idx(tmp_path):
 
 def test_every_public_dataset_is_a_source():
     assert DATASETS.keys() <= SOURCES.keys()
+
+
+# what people write
+
+
+def labelled(column: str, values, rows: int = 12) -> str:
+    """A table with a column of these values, over and over."""
+    return f"a;{column};label\n" + "".join(f"{i};{values[i % len(values)]};{i % 2}\n" for i in range(rows))
+
+
+@pytest.mark.parametrize(
+    ("values", "numbers", "way"),
+    [
+        (["1,5", "2", "0,25"], [1.5, 2, 0.25], "a decimal comma"),
+        (["1.234,5", "7,25"], [1234.5, 7.25], "a decimal comma"),
+        (["1,234.5", "7,000"], [1234.5, 7000], "commas between thousands"),
+        (["23%", "4.5 %"], [0.23, 0.045], "percent"),
+        (["23,5%", "4,5%"], [0.235, 0.045], "a decimal comma and percent"),
+    ],
+)
+def test_numbers_as_people_write_them_are_numbers_and_told(tmp_path, values, numbers, way):
+    folder = sites(tmp_path, a__csv=labelled("v", values), b__csv=labelled("v", [*values, "NA"]))
+    survey = check_sites(folder)
+    assert not survey.errors
+    assert survey.numbers == ("a", "v")
+    assert survey.sites[0].columns["v"].tolist()[: len(values)] == pytest.approx(numbers)
+    (told,) = (p for p in survey.problems if p.column == "v" and "read as such" in p.message)
+    assert way in told.message
+    assert told.severity == "warning"
+    plain = labelled("v", [str(n) for n in numbers])
+    (tmp_path / "plain").mkdir()
+    assert (
+        check_sites(sites(tmp_path / "plain", a__csv=plain)).sites[0].columns["v"].tolist()
+        == survey.sites[0].columns["v"].tolist()
+    )
+
+
+@pytest.mark.parametrize("values", [["1,234", "5,678"], ["12", "23%"], ["1,5", "2.5"], ["1'000", "2'000"]])
+def test_numbers_that_can_be_read_in_two_ways_are_not_guessed(tmp_path, values):
+    folder = sites(tmp_path, a__csv=labelled("v", values), b__csv=labelled("v", values))
+    errors = check_sites(folder).errors
+    assert errors
+    for error in errors:
+        assert error.column == "v"
+        assert "not clear" in error.message or "text in a column of numbers" in error.message
+        assert "--data.categories" in error.fix
+    assert check_sites(folder, categories=("v",)).categories == ("v",)
+
+
+def test_a_target_with_a_decimal_comma_is_a_regression(tmp_path):
+    text = "a;label\n" + "".join(f"{i};{i},{i}5\n" for i in range(10))
+    assert check_sites(sites(tmp_path, a__csv=text)).task == "regression"
+
+
+def test_numbers_that_may_be_codes_get_a_hint(tmp_path):
+    text = "age,thal,sex,zip,label\n" + "".join(
+        f"{20 + i},{(3, 6, 7)[i % 3]},{i % 2},{1000 + 17 * i},{i % 2}\n" for i in range(30)
+    )
+    folder = sites(tmp_path, a__csv=text, b__csv=text)
+    (hint,) = check_sites(folder).problems
+    assert hint.severity == "warning"
+    assert "codes: 'thal', 'zip'" in hint.message
+    assert hint.fix.endswith("--data.categories thal,zip")
+    assert not check_sites(folder, categories=("thal", "zip")).problems
+
+
+@pytest.mark.parametrize("setting", ["ignore", "categories"])
+def test_a_column_that_no_site_has_is_refused_with_the_nearest(tmp_path, setting):
+    folder = sites(tmp_path, a__csv=GOOD, b__csv=GOOD)
+    (error,) = check_sites(folder, **{setting: ("colour",)}).errors
+    assert error.column == "colour"
+    assert error.fix == "did you mean 'color'?"
+    (error,) = check_sites(folder, **{setting: ("qqqq",)}).errors
+    assert "there are 'age', 'color'" in error.fix
+    assert not check_sites(folder, **{setting: ("color",)}).errors
+
+
+def test_a_column_that_one_site_has_can_be_ignored(tmp_path):
+    more = "\n".join(f"{line},{'note' if not i else 'x'}" for i, line in enumerate(GOOD.splitlines()))
+    folder = sites(tmp_path, a__csv=GOOD, b__csv=GOOD, c__csv=more)
+    assert check_sites(folder).errors
+    assert not check_sites(folder, ignore=("note",)).errors
+
+
+@pytest.mark.parametrize(("theirs", "ours"), [("Age", "age"), ("blood pressure", "blood_pressure"), ("Label", "label")])
+def test_a_name_in_another_spelling_is_to_be_written_as_in_the_others(tmp_path, theirs, ours):
+    text = GOOD.replace("age", ours) if ours != "label" else GOOD
+    folder = sites(tmp_path, a__csv=text, b__csv=text, c__csv=text.replace(ours, theirs))
+    (error,) = check_sites(folder).errors
+    assert error.file.endswith("c.csv")
+    assert f"{theirs!r} is {ours!r}" in error.message
+    assert "--data.ignore" not in error.fix
+
+
+def test_files_that_are_no_sites_are_left_out_and_told(tmp_path):
+    sites(tmp_path, a__csv=GOOD, b__csv=GOOD)
+    sites(
+        tmp_path,
+        **{"~$a__csv": b"\x05user\0\0", "__a__csv": b"\0\5", "__DS_Store": b"", "summary__csv": "site,n\na,9\n"},
+    )
+    survey = check_sites(tmp_path)
+    assert not survey.errors
+    assert [s.name for s in survey.sites] == ["a", "b"]
+    told = {p.file.rpartition("/")[2]: p.message for p in survey.problems}
+    assert told.keys() == {"~$a.csv", ".a.csv", "summary.csv"}
+    assert all("left out" in message for message in told.values())
+    assert "lock file" in told["~$a.csv"]
+    assert "not a site like the others" in told["summary.csv"]
+    assert Sites(path=str(tmp_path)).federation(0).client_names == ("a", "b")
+
+
+def test_a_site_that_is_nearly_like_the_others_is_never_left_out(tmp_path):
+    folder = sites(tmp_path, a__csv=GOOD, b__csv=GOOD, c__csv=GOOD.replace("label", "outcome"))
+    assert "no label column 'label'" in check_sites(folder).errors[0].message
+
+
+def test_a_missing_header_is_told(tmp_path):
+    rows = GOOD.split("\n", 1)[1].replace("red", "5").replace("blue", "6")
+    folder = sites(tmp_path, a__csv=GOOD.replace("red", "5").replace("blue", "6"), b__csv="7.5,red,0\n" + rows)
+    (error,) = (p for p in check_sites(folder).errors if p.file.endswith("b.csv"))
+    assert "the first line holds values, not names: '7.5', 'red', '0'" in error.message
+    assert "is the header missing?" in error.fix
+
+
+def test_a_mistyped_folder_is_no_such_folder(tmp_path, monkeypatch):
+    (tmp_path / "my_sites").mkdir()
+    monkeypatch.chdir(tmp_path)
+    (error,) = check_sites("my_site").errors
+    assert "no such folder" in error.message
+    assert error.fix == "did you mean 'my_sites'?"
+    with pytest.raises(UserError, match=r"no such folder or file.*'my_site'.*did you mean 'my_sites'"):
+        source_of({"name": "my_site"})
+    with pytest.raises(UserError, match=r"no data of that name.*did you mean 'digits'"):
+        source_of({"name": "digit"})
+    with pytest.raises(UserError, match="no such folder or file.*chars74k"):
+        source_of({"name": "qqqq"})
+    with pytest.raises(UserError, match="no such folder or file"):
+        source_of({"name": "x" * 300})
+
+
+def test_a_pipe_in_the_folder_does_not_hang_the_check(tmp_path):
+    sites(tmp_path, b__csv=GOOD)
+    os.mkfifo(tmp_path / "a.csv")
+    (error,) = check_sites(tmp_path).errors
+    assert "a pipe" in error.message
+    assert "a pipe" in check_sites(tmp_path / "a.csv").errors[0].message
+
+
+def test_names_of_sites_do_nothing_on_a_terminal(tmp_path):
+    sites(
+        tmp_path,
+        **{
+            "a\x1b[31m__csv": GOOD,
+            "b__csv": GOOD.replace("red", "r\x1b[2Jed"),
+            b"\xff__csv".decode(errors="surrogateescape"): GOOD,
+        },
+    )
+    federation = Sites(path=str(tmp_path)).federation(0)
+    assert federation.client_names == (r"a\x1b[31m", "b", r"\udcff")
+    shown = "".join([*federation.client_names, *federation.columns.features, *federation.warnings])
+    assert shown.isprintable()
+    sites(tmp_path, b__csv="broken")
+    assert all(str(p).isprintable() for p in check_sites(tmp_path).problems)
+
+
+# splits and scaling
+
+
+def test_every_label_of_a_site_is_in_its_test_part_in_proportion(tmp_path):
+    rng = np.random.default_rng(0)
+    counts = {"u": 50, "v": 30, "w": 10}
+    for name in "abc":
+        labels = rng.permutation(np.repeat(list(counts), list(counts.values())))
+        np.savez(tmp_path / f"{name}.npz", x=rng.normal(size=(90, 2)), y=labels)
+    for seed in range(5):
+        federation = Sites(path=str(tmp_path), test_fraction=0.2).federation(seed).with_validation(0.25, seed)
+        for client in range(3):
+            for split, expected in ((federation.test, [10, 6, 2]), (federation.validation, [10, 6, 2])):
+                assert np.bincount(split.client(client)[1], minlength=3).tolist() == expected
+
+
+def test_a_stratified_part_is_as_large_as_any_and_each_row_may_be_in_it(tmp_path):
+    labels = np.array([0, 0, 0, 0, 1, 1, 2])
+    np.savez(tmp_path / "a.npz", x=np.arange(7.0)[:, None], y=labels)
+    seen = set()
+    for seed in range(60):
+        federation = Sites(path=str(tmp_path), test_fraction=0.3, scaling="none").federation(seed)
+        rows = federation.test.x[:, 0].astype(int)
+        assert len(rows) == 2
+        assert np.bincount(labels[rows], minlength=3).tolist() <= [2, 1, 1]
+        assert sorted({*rows, *federation.train.x[:, 0].astype(int)}) == list(range(7))
+        seen |= set(rows.tolist())
+    assert seen == set(range(7))
+
+
+def test_a_column_that_is_constant_within_a_site_still_tells_the_sites_apart(tmp_path):
+    for name, age in (("a", 40), ("b", 60), ("c", 80)):
+        text = "age,v,label\n" + "".join(f"{age},{i},{i % 2}\n" for i in range(10))
+        sites(tmp_path, **{f"{name}__csv": text})
+    federation = Sites(path=str(tmp_path), scaling="client").federation(0)
+    ages = [federation.train.client(i)[0][:, 0] for i in range(3)]
+    np.testing.assert_allclose([a.mean() for a in ages], np.array([-1, 0, 1]) * np.sqrt(1.5), atol=1e-6)
+    assert all(a.std() == 0 for a in ages)
+    assert [abs(float(federation.train.client(i)[0][:, 1].mean())) < 1e-6 for i in range(3)] == [True] * 3
+
+
+# what is carried along
+
+
+def test_a_federation_says_what_the_check_warns_of(tmp_path):
+    folder = sites(tmp_path, a__csv=GOOD, b__csv=GOOD, c__csv="age,color,label\n3,red,1\n", notes__txt="hello")
+    warnings = [str(p) for p in check_sites(folder).problems]
+    assert len(warnings) == 2
+    federation = Sites(path=str(folder)).federation(0)
+    assert list(federation.doubts) == warnings
+    assert federation.warnings[2] == "1 of 3 clients have too few samples to set some aside for test: 'c'"
+    assert federation.with_validation(0.2, 0).with_new_clients(1, 0).doubts == federation.doubts
+    assert Federation.load(federation.save(tmp_path / "saved")).warnings == federation.warnings
+
+
+@pytest.mark.skipif(not HEART.is_dir(), reason=f"{HEART} is not there")
+def test_real_hospitals_are_split_by_label_and_get_their_hint():
+    federation = Sites(path=str(HEART), label="disease").federation(0)
+    sick = [federation.test.client(i)[1] for i in range(4)]
+    assert [(len(y), int((y == 0).sum())) for y in sick] == [(61, 33), (59, 38), (25, 2), (40, 10)]
+    assert "'cp', 'restecg', 'slope', 'ca', 'thal'" in federation.warnings[0]
+
+
+@pytest.mark.skipif(not PATIENTS.is_dir(), reason=f"{PATIENTS} is not there")
+def test_the_age_of_a_real_patient_is_not_scaled_away():
+    federation = Sites(path=str(PATIENTS), label="motor_UPDRS").federation(0)
+    age = federation.columns.features.index("age")
+    assert len({float(federation.train.client(i)[0][0, age]) for i in range(42)}) > 20

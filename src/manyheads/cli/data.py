@@ -17,7 +17,8 @@ from manyheads.core.plain import to_json
 from manyheads.core.settings import build
 from manyheads.data import SOURCES
 from manyheads.data.hub import DATASETS, fetch, is_there
-from manyheads.data.survey import Reading, Survey, take
+from manyheads.data.reading import Reading
+from manyheads.data.survey import Survey, take
 
 __all__ = ["data_app"]
 

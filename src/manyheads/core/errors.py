@@ -5,7 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["Damaged", "Diverged", "UserError", "one_of"]
+from manyheads.core.words import printable
+
+__all__ = ["Damaged", "Diverged", "UserError", "did_you_mean", "one_of"]
 
 
 class UserError(ValueError):
@@ -31,7 +33,7 @@ class UserError(ValueError):
             parts.append(f"allowed: {allowed}")
         if fix is not None:
             parts.append(fix)
-        super().__init__(" ".join("; ".join(parts).split()))
+        super().__init__(printable(" ".join("; ".join(parts).split())))
 
 
 class Damaged(UserError):
@@ -49,6 +51,16 @@ def one_of(kind: str, given: str, allowed: Iterable[str], *, where: str | None =
     unknown algorithm; given 'fedrap'; allowed: fedavg, fedrep; did you mean 'fedrep'?
     """
     names = sorted(allowed)
-    near = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
-    fix = f"did you mean {near[0]!r}?" if near else None
+    fix = did_you_mean(given, names)
     return UserError(f"unknown {kind}", where=where, given=given, allowed=", ".join(names) or "none", fix=fix)
+
+
+def did_you_mean(given: str, names: Iterable[str]) -> str | None:
+    """A question with the nearest of some names, whatever its case; None if none is near.
+
+    >>> did_you_mean("Agee", ["age", "dose"])
+    "did you mean 'age'?"
+    """
+    written = {name.casefold(): name for name in names}
+    near = difflib.get_close_matches(given.casefold(), written, n=1, cutoff=0.5)
+    return f"did you mean {written[near[0]]!r}?" if near else None

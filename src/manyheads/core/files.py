@@ -6,15 +6,26 @@ import errno
 import fcntl
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import IO
+from typing import IO, Literal
 
 from manyheads.core.errors import UserError
 
-__all__ = ["fresh_folder", "locked", "replacing", "reserved", "sweep", "sync_directory", "write_text", "writing"]
+__all__ = [
+    "fresh_folder",
+    "kind_of",
+    "locked",
+    "replacing",
+    "reserved",
+    "sweep",
+    "sync_directory",
+    "write_text",
+    "writing",
+]
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
@@ -35,10 +46,23 @@ def writing(path: Path) -> Iterator[None]:
         ) from error
 
 
+def kind_of(path: Path) -> Literal["file", "folder", "other"] | None:
+    """What a path leads to; ``other``: a pipe, a device or a socket, whose end may never come. None: nothing.
+
+    Unlike pathlib's own questions it never fails, not even for a name that is too long for any file.
+    """
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):
+        return None
+    return "file" if stat.S_ISREG(mode) else "folder" if stat.S_ISDIR(mode) else "other"
+
+
 def fresh_folder(path: Path) -> None:
     """Make a folder; refuse one that holds anything already."""
     with writing(path):
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        kind = kind_of(path)
+        if kind and (kind != "folder" or any(path.iterdir())):
             raise UserError(
                 f"{path} exists already", where="out", fix="go on with it by --resume, or choose another --out"
             )

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from typing import Any
 
-__all__ = ["plain", "to_json", "visible"]
+from manyheads.core.words import printable
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+__all__ = ["plain", "to_json", "visible"]
 
 
 def plain(value: Any) -> Any:
@@ -40,4 +39,4 @@ def visible(text: str) -> str:
     >>> print(visible("site \x1b[31m"))
     site \x1b[31m
     """
-    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    return printable(text, keep="\t\n")

@@ -89,12 +89,16 @@ class Columns:
         )
 
     def of_site(self, table: Mapping[str, np.ndarray], rows: np.ndarray) -> Columns:
-        """For one site: by its own training rows if that is the scaling, or as for all where it has no value."""
+        """For one site: by its own training rows if that is the scaling, or as for all where these do not vary.
+
+        A column that is constant within a site (the age of its one patient) tells it from the others: scaled by itself it
+        would be 0 everywhere.
+        """
         if self.scaling == "federated":
             return self
         own = Moments.of(_stacked(table, self.numbers)[rows])
-        known = own.count > 0
-        mean, deviation = np.where(known, own.mean, self.mean), np.where(known, own.deviation, self.deviation)
+        used = own.varies if self.scaling == "client" else own.count > 0
+        mean, deviation = np.where(used, own.mean, self.mean), np.where(used, own.deviation, self.deviation)
         return replace(self, mean=tuple(mean.tolist()), deviation=tuple(deviation.tolist()))
 
     def inputs(self, table: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -211,10 +215,18 @@ class Moments:
         )
 
     @property
+    def varies(self) -> np.ndarray:
+        """Whether the values differ by more than rounding."""
+        return self._std > 1e-12 * np.abs(self.mean)
+
+    @property
     def deviation(self) -> np.ndarray:
-        """Standard deviations; 1 for a column whose values differ by rounding only."""
-        std = np.sqrt(self.squares / np.maximum(self.count, 1))
-        return np.where(std > 1e-12 * np.abs(self.mean), std, 1.0)
+        """Standard deviations; 1 for a column that does not vary."""
+        return np.where(self.varies, self._std, 1.0)
+
+    @property
+    def _std(self) -> np.ndarray:
+        return np.sqrt(self.squares / np.maximum(self.count, 1))
 
 
 _ENDS: tuple[tuple[Any, float], ...] = ((np.minimum, np.inf), (np.maximum, -np.inf))

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from manyheads.core.errors import UserError
 from manyheads.core.files import replacing, write_text
 from manyheads.core.plain import to_json
 from manyheads.core.randomness import Purpose, generator
 from manyheads.core.settings import as_dict, build
+from manyheads.core.words import printable, quoted
+from manyheads.data.arrays import arrays_of, targets_of
 from manyheads.data.encoding import Columns, Encoding, Scaling, Task
 
 __all__ = ["Federation", "Samples", "Scaling", "Task"]
@@ -104,8 +108,14 @@ class Federation:
     """what the columns of the clients' tables became, if they have tables"""
     truth: np.ndarray | None = None
     """of a made-up problem: the representation that all clients share, [dim, rank]"""
+    doubts: tuple[str, ...] = ()
+    """what was found in the data that can be used, but may not be meant"""
 
     def __post_init__(self) -> None:
+        for names in ("client_names", "label_names"):
+            if getattr(self, names):  # shown everywhere from here on
+                object.__setattr__(self, names, tuple(printable(str(n)) for n in getattr(self, names)))
+        object.__setattr__(self, "name", printable(self.name))
         splits = {"train": self.train, "test": self.test, "validation": self.validation}
         for name, split in splits.items():
             if split is None:
@@ -181,6 +191,18 @@ class Federation:
         return self.train.x.shape[1:]
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """What to know before the results are believed: doubts about the data, and clients that are not measured."""
+        unmeasured = []
+        for split, samples in (("test", self.test), ("validation", self.validation)):
+            empty = np.flatnonzero(samples.sizes == 0) if samples else np.empty(0, int)
+            if len(empty):
+                names = quoted(*(self.client_name(int(i)) for i in empty), most=5)
+                count = f"{len(empty)} of {len(self)} clients"
+                unmeasured.append(f"{count} have too few samples to set some aside for {split}: {names}")
+        return (*self.doubts, *unmeasured)
+
+    @property
     def encoding(self) -> Encoding:
         """How the clients' samples became inputs; that of a later client too."""
         return Encoding(
@@ -208,7 +230,7 @@ class Federation:
     @classmethod
     def from_clients(
         cls,
-        clients: Sequence[tuple[np.ndarray, np.ndarray]],
+        clients: Sequence[tuple[ArrayLike, ArrayLike]],
         *,
         name: str = "custom",
         test_fraction: float = 0.2,
@@ -217,21 +239,29 @@ class Federation:
         client_names: Sequence[str] | None = None,
         seed: int = 0,
     ) -> Federation:
-        """From each client's own samples, of which a part is set aside for its test."""
-        if not clients:
+        """From each client's own samples, of which a part is set aside for its test.
+
+        Labels that are text, or whole numbers that do not begin at 0, are classes with these names; whole numbers from 0
+        on are the classes' numbers; other numbers are targets of a regression. ``task`` decides otherwise.
+        """
+        if not len(clients):
             raise UserError(f"{name}: a federation needs at least one client")
-        whole = Samples.of(clients)
-        task = task or ("classification" if np.issubdtype(whole.y.dtype, np.integer) else "regression")
+        own = [arrays_of(client, f"{name}: client {i}") for i, client in enumerate(clients)]
+        task, labels, targets = targets_of([y for _, y in own], task, named=outputs is None)
+        whole = Samples.of([(x, y) for (x, _), y in zip(own, targets, strict=True)])
         if outputs is None:
-            outputs = int(whole.y.max()) + 1 if task == "classification" else int(np.prod(whole.y.shape[1:], dtype=int))
+            shape = whole.y.shape[1:]
+            outputs = len(labels) or (int(whole.y.max()) + 1 if task == "classification" else math.prod(shape))
         train, test = split_each(whole, test_fraction, seed)
-        return cls(name, train, test, task, outputs, client_names=tuple(client_names) if client_names else None)
+        names = tuple(client_names) if client_names is not None else None
+        return cls(name, train, test, task, outputs, client_names=names, label_names=labels)
 
     def with_validation(self, fraction: float, seed: int) -> Federation:
         """Set aside a part of each client's training data for choosing settings."""
         if not fraction:
             return self
-        train, validation = split_each(self.train, fraction, seed, Purpose.SPLIT, 1)
+        by_label = self.columns is not None and self.task == "classification"
+        train, validation = split_each(self.train, fraction, seed, Purpose.SPLIT, 1, by_label=by_label)
         new = self.new.with_validation(fraction, seed) if self.new else None
         return replace(self, train=train, validation=validation, new=new)
 
@@ -290,6 +320,7 @@ class Federation:
             "label_names": self.label_names,
             "columns": as_dict(self.columns) if self.columns else None,
             "truth": self.truth.tolist() if self.truth is not None else None,
+            "doubts": self.doubts,
         }
         write_text(folder / "federation.json", to_json(facts))
         return folder
@@ -325,20 +356,36 @@ class Federation:
             tuple(facts.get("label_names", ())),
             build(Columns, facts["columns"], where=str(folder)) if facts.get("columns") else None,
             np.array(facts["truth"]) if facts.get("truth") else None,
+            tuple(facts.get("doubts", ())),
         )
 
 
 def split_each(
-    samples: Samples, fraction: float, seed: int, purpose: Purpose = Purpose.SPLIT, *address: int
+    samples: Samples,
+    fraction: float,
+    seed: int,
+    purpose: Purpose = Purpose.SPLIT,
+    *address: int,
+    by_label: bool = False,
 ) -> tuple[Samples, Samples]:
-    """Split every client's samples in two, the second part having ``fraction`` of them; the first is never empty."""
+    """Split every client's samples in two, the second part having ``fraction`` of them; the first is never empty.
+
+    With ``by_label`` each label of a client gives up ``fraction`` of its samples, rounded up or down.
+    """
     if not 0 <= fraction < 1:
         raise UserError("fraction to set aside is out of range", given=fraction, allowed="0 <= fraction < 1")
     keep, aside = [], []
     for client in range(len(samples)):
         x, y = samples.client(client)
-        order = generator(seed, purpose, *address, client).permutation(len(y))
+        rng = generator(seed, purpose, *address, client)
+        order = rng.permutation(len(y))
         count = min(round(fraction * len(y)), max(len(y) - 1, 0))
+        if by_label and len(y):
+            # laid out label by label, labels in random order too, and picked at even distances
+            _, label = np.unique(y, return_inverse=True)
+            order = order[np.argsort(rng.permutation(label.max() + 1)[label[order]], kind="stable")]
+            picked = np.diff(np.floor(rng.random() + np.arange(len(y) + 1) * count / len(y))) > 0
+            order = np.concatenate([order[picked], order[~picked]])
         second, first = np.sort(order[:count]), np.sort(order[count:])
         keep.append((x[first], y[first]))
         aside.append((x[second], y[second]))

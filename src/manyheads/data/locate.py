@@ -7,9 +7,31 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from manyheads.core.errors import UserError
+from manyheads.core.errors import UserError, did_you_mean
+from manyheads.core.files import kind_of
 
-__all__ = ["Location"]
+__all__ = ["Location", "beside", "home", "like_it"]
+
+
+def home(path: str | Path) -> Path:
+    """A path whose ``~`` is the user's home folder, if there is one."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
+
+
+def beside(path: Path) -> list[str]:
+    """Names in the folder where a path leads, or would."""
+    try:
+        return [p.name for p in path.parent.iterdir() if not p.name.startswith(".")]
+    except (OSError, ValueError):
+        return []
+
+
+def like_it(path: Path) -> str | None:
+    """Of a path that leads nowhere: a question with the nearest name that is there."""
+    return did_you_mean(path.name, beside(path))
 
 
 @dataclass(frozen=True)
@@ -30,15 +52,15 @@ class Location:
                 where="data",
                 fix=f"set MANYHEADS_DATA to the folder that holds {name}/, or give the folder itself as its path",
             )
-        folder = Path(path or Path(str(root)) / name).expanduser()
-        if not folder.exists() and path:
-            raise UserError(f"no such folder: {folder}", where=f"data {name}.path")
+        folder = home(path or Path(str(root)) / name)
+        if path and not kind_of(folder):
+            raise UserError(f"no such folder: {folder}", where=f"data {name}.path", fix=like_it(folder))
         return cls(name, folder, inner)
 
     def matching(self, *patterns: str) -> list[Path]:
         """Files that fit a pattern, of the first folder that has any."""
         for place in self._places():
-            if found := sorted({f for p in patterns for f in place.glob(p) if f.is_file()}):
+            if found := sorted({f for p in patterns for f in place.glob(p) if kind_of(f) == "file"}):
                 return found
         return []
 
@@ -69,4 +91,4 @@ class Location:
 
     def _one(self, name: str, endings: Sequence[str]) -> Path | None:
         candidates = (place / (name + ending) for place in self._places() for ending in endings)
-        return next((c for c in candidates if c.is_file()), None)
+        return next((c for c in candidates if kind_of(c) == "file"), None)

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from manyheads.core.errors import UserError
+from manyheads.core.files import kind_of
+from manyheads.core.words import quoted
 from manyheads.data.encoding import Columns, Encoding, Raw
-from manyheads.data.survey import LABEL_NAMES
+from manyheads.data.locate import like_it
+from manyheads.data.reading import LABEL_NAMES
 from manyheads.data.tables import Problem, Table, and_more, as_numbers, as_text, read_arrays, read_table
 
 __all__ = ["NewSite", "new_site", "read_new_site"]
-
-NAMES_SHOWN = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +38,11 @@ def read_new_site(path: str | Path, encoding: Encoding, labelled: bool = True) -
     Unless it must be ``labelled``, labels may be missing; what is wrong with them is then a warning.
     """
     path = Path(path)
-    if not path.is_file():
-        raise UserError(f"{path} is not there" if not path.exists() else f"{path} is no file", where="data")
+    kind = kind_of(path)
+    if kind is None:
+        raise UserError(f"{path} is not there", where="data", fix=like_it(path))
+    if kind != "file":
+        raise UserError(f"{path} is no file", where="data")
     if encoding.columns is not None:
         table = _table(path, encoding.columns.ignored, labelled)
         samples: Raw
@@ -87,15 +90,16 @@ def _features(path: Path, table: Table, columns: Columns) -> tuple[dict[str, np.
     lacks = [n for n in wanted if n not in table.columns]
     extra = [n for n in table.columns if n not in (*wanted, *columns.dropped, columns.label)]
     if lacks:
-        besides = f"; it has {_some(extra)} besides" if extra else ""
-        raise UserError(f"{path} lacks the columns {_some(lacks)}{besides}", fix="name them as the run's sites do")
-    warnings = [f"{path}: columns that the run's sites did not have are not used: {_some(extra)}"] if extra else []
+        besides = f"; it has {quoted(*extra)} besides" if extra else ""
+        raise UserError(f"{path} lacks the columns {quoted(*lacks)}{besides}", fix="name them as the run's sites do")
+    warnings = [f"{path}: columns that the run's sites did not have are not used: {quoted(*extra)}"] if extra else []
+    warnings += [f"{path}, column {quoted(n)}: numbers with {way}, read as such" for n, way in table.notations.items()]
     clean = {n: _numbers(str(path), table.columns[n], n) for n in columns.numbers}
     for name, known in columns.categories.items():
         clean[name] = as_text(table.columns[name])
         new = sorted({v for v in clean[name] if v is not None and v not in known})
         if new:
-            warnings.append(f"{path}, column {name!r}: never seen in training, so taken as missing: {_some(new)}")
+            warnings.append(f"{path}, column {name!r}: never seen in training, so taken as missing: {quoted(*new)}")
     if columns.missing == "error":
         for name, column in clean.items():
             gaps = np.flatnonzero([v is None or v != v for v in column])
@@ -126,7 +130,9 @@ def _numbers(file: str, column: np.ndarray, name: str) -> np.ndarray:
     numbers, wrong = as_numbers(column)
     if wrong.any():
         at = np.flatnonzero(wrong)
-        raise _error(file, f"text in a column of numbers: {column[at[0]]!r}", "correct it, or leave it empty", at, name)
+        raise _error(
+            file, f"text in a column of numbers: {quoted(column[at[0]])}", "correct it, or leave it empty", at, name
+        )
     if np.isinf(numbers).any():
         raise _error(
             file, "an infinite number", "correct it, or leave it empty", np.flatnonzero(np.isinf(numbers)), name
@@ -178,7 +184,7 @@ def _targets(file: str, values: np.ndarray | None, column: str, encoding: Encodi
         numbers, wrong = as_numbers(values)
         if wrong.any():
             at = np.flatnonzero(wrong)
-            raise _error(file, f"a label that is no number: {values[at[0]]!r}", "correct it", at, column)
+            raise _error(file, f"a label that is no number: {quoted(values[at[0]])}", "correct it", at, column)
     bad = np.flatnonzero(~np.isfinite(numbers.reshape(len(numbers), -1)).all(axis=1))
     if len(bad):
         raise _error(file, "a missing or infinite label", "fill it in, or delete the row", bad, column)
@@ -194,23 +200,16 @@ def _classes(file: str, values: np.ndarray, column: str, encoding: Encoding) -> 
     gaps = np.flatnonzero([t is None for t in text])
     if len(gaps):
         raise _error(file, "a missing label", "fill it in, or delete the row", gaps, column)
-    allowed = f"its labels are {_some(number)}"
+    allowed = f"its labels are {quoted(*number)}"
     if encoding.columns is None and encoding.label_names:
         numbers = {str(i): i for i in range(encoding.outputs)}
         number = max((number, numbers), key=lambda known: sum(t in known for t in text))
         allowed += f", or their numbers 0 to {encoding.outputs - 1}"
     unknown = np.flatnonzero([t not in number for t in text])
     if len(unknown):
-        raise _error(file, f"a label that the run does not know: {text[unknown[0]]!r}", allowed, unknown, column)
+        raise _error(file, f"a label that the run does not know: {quoted(text[unknown[0]])}", allowed, unknown, column)
     return np.array([number[t] for t in text], np.int64)
 
 
 def _error(file: str, message: str, fix: str, rows: np.ndarray, column: str | None = None) -> UserError:
     return UserError(str(Problem("error", file, message + and_more(rows), fix, int(rows[0]) + 1, column)))
-
-
-def _some(names: Iterable[str]) -> str:
-    names = list(names)
-    return ", ".join(map(repr, names[:NAMES_SHOWN])) + (
-        f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
-    )

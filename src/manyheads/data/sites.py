@@ -14,9 +14,13 @@ from manyheads.core.errors import UserError
 from manyheads.core.settings import settings
 from manyheads.data.encoding import Columns, Moments
 from manyheads.data.federation import Federation, Samples, split_each
-from manyheads.data.survey import CLIENT_NAMES, Reading, Survey, take
+from manyheads.data.reading import CLIENT_NAMES, Reading
+from manyheads.data.survey import Survey, take
 
 __all__ = ["Prepared", "Sites", "check_sites"]
+
+LONGEST_NAME = 60
+"""of a federation: it becomes part of the names of folders"""
 
 
 def check_sites(path: str | Path, **reading: Any) -> Survey:
@@ -82,8 +86,8 @@ class Sites(Reading):
         if survey.errors:
             more = f"; {len(survey.errors) - 1} more errors" if len(survey.errors) > 1 else ""
             raise UserError(f"{survey.errors[0]}{more}; see all: manyheads data check {self.path}")
-        rows = [np.arange(len(site.rows)) for site in survey.sites]
-        split = split_each(Samples.of([(r, r) for r in rows]), self.test_fraction, seed)
+        rows = Samples.of([(np.arange(len(s.rows)), s.columns[survey.label]) for s in survey.sites])
+        split = split_each(rows, self.test_fraction, seed, by_label=survey.task == "classification")
         train, test = ([part.client(i)[0] for i in range(len(rows))] for part in split)
         columns = self._columns(survey, train)
         if not columns.features:
@@ -97,7 +101,7 @@ class Sites(Reading):
             Samples.of([(x[r], y[r]) for x, y, r in zip(inputs, targets, part, strict=True)]) for part in (train, test)
         )
         federation = Federation(
-            Path(self.path).resolve().name.split(".")[0],
+            Path(self.path).resolve().name.split(".")[0][:LONGEST_NAME],
             own,
             aside,
             survey.task,
@@ -105,6 +109,7 @@ class Sites(Reading):
             client_names=tuple(site.name for site in survey.sites),
             label_names=survey.labels,
             columns=columns,
+            doubts=tuple(str(p) for p in survey.problems),
         )
         return Prepared(federation, columns)
 

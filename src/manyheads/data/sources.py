@@ -10,11 +10,13 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from pydantic import Field
 
-from manyheads.core.errors import UserError, one_of
+from manyheads.core.errors import UserError, did_you_mean
+from manyheads.core.files import kind_of
 from manyheads.core.settings import build, settings
 from manyheads.data.characters import Chars74k, Femnist
 from manyheads.data.federation import Federation, Samples
 from manyheads.data.images import Cifar10, Cifar100, Emnist, FashionMnist, ImageFolder, Mnist
+from manyheads.data.locate import beside
 from manyheads.data.partitioners import Key
 from manyheads.data.pool import Pool, hold_out
 from manyheads.data.recipes import ClassSplit, class_split_federation, dealt
@@ -64,16 +66,23 @@ SOURCES: dict[str, type[Any]] = {
 
 
 def source_named(name: str) -> type[Any]:
-    if name not in SOURCES:
-        raise one_of("data", name, SOURCES)
-    return SOURCES[name]
+    if name in SOURCES:
+        return SOURCES[name]
+    path = Path(name)
+    raise UserError(
+        "unknown data (no such folder or file, and no data of that name)",
+        where="data",
+        given=name,
+        allowed=f"a path, or {', '.join(sorted(SOURCES))}",
+        fix=did_you_mean(path.name, [*SOURCES, *beside(path)]),
+    )
 
 
 def source_of(table: Mapping[str, Any]) -> Any:
     """The data that a table names, with its settings; a path in place of a name is explained by :func:`name_of_path`."""
     values = {"name": Digits.name, **table}
     name = str(values.pop("name"))
-    if name not in SOURCES and Path(name).exists():
+    if name not in SOURCES and kind_of(Path(name)):
         name, values = name_of_path(name), {"path": name, **values}
     return build(source_named(name), values, where="data")
 
@@ -82,7 +91,7 @@ def name_of_path(path: str) -> str:
     """What a path holds: the set after which the folder is named (``copies/mnist``), else the user's own sites."""
     folder = Path(path).resolve().name
     known = SOURCES.get(folder)
-    return folder if known and "path" in known.__dataclass_fields__ and Path(path).is_dir() else Sites.name
+    return folder if known and "path" in known.__dataclass_fields__ and kind_of(Path(path)) == "folder" else Sites.name
 
 
 def federate(pool: Pool, spec: Any, *, clients: int, seed: int, new_pool: Pool | None = None) -> Federation:

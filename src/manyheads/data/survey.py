@@ -5,64 +5,30 @@ Sites tell only what a federation may know: names and kinds of columns, counts, 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from manyheads.core.errors import UserError
-from manyheads.core.settings import settings
+from manyheads.core.words import quoted
 from manyheads.data.federation import Task
-from manyheads.data.tables import EXTENSIONS, Problem, and_more, as_numbers, as_text, read_table, stem
+from manyheads.data.notation import looks_like_number
+from manyheads.data.reading import Reading, Site, is_missing, ordered, read_sites
+from manyheads.data.tables import Problem, as_numbers, as_text
 
-__all__ = ["Reading", "Site", "Survey", "take"]
+__all__ = ["Survey", "take"]
 
-LABEL_NAMES = ("label", "target", "y", "class")
-CLIENT_NAMES = ("client", "site")
 FEW_LABELS = 30
 """whole numbers with more distinct values than this are taken for a quantity, not for classes"""
+FEW_CODES = 10
+"""whole numbers with at most so many values may be codes"""
+CODE_NAME = re.compile(r"(^|[\W_])(id|code|zip|postcode)s?$", re.IGNORECASE)
+"""names of columns that hold codes, however many"""
 MANY_CATEGORIES = 50
 """a column with more looks like an identifier"""
-
-
-@settings
-class Reading:
-    """Which files to read, and what their columns mean."""
-
-    path: str = ""
-    """a folder with one CSV, Parquet or NPZ file per client, or one such table with a client column"""
-    label: str = "label"
-    """the label column; unless named, label, target, y and class are tried"""
-    client: str = ""
-    """the column that names the client, in one table of all; unless named, client and site are tried"""
-    task: Literal["auto", "classification", "regression"] = "auto"
-    """auto: text, or at most 30 different whole numbers, are classes; other numbers are a regression"""
-    categories: tuple[str, ...] = ()
-    """columns of numbers that are codes, not quantities"""
-    ignore: tuple[str, ...] = ()
-    """columns to leave out"""
-    missing: Literal["mean", "error"] = "mean"
-    """a missing number: replaced by the mean of the training samples (as scaling has it), or not accepted"""
-
-
-@dataclass(frozen=True, eq=False)
-class Site:
-    """One site's table; ``rows`` are the numbers of its rows in ``file``, for messages."""
-
-    name: str
-    file: str
-    rows: np.ndarray
-    columns: dict[str, np.ndarray]
-
-    def problem(self, message: str, fix: str, at: np.ndarray, column: str) -> Problem:
-        """An error at the first of some rows of a column."""
-        return Problem("error", self.file, message + and_more(at), fix, int(self.rows[at[0]]), column)
-
-    def warning(self, message: str, fix: str, column: str | None = None) -> Problem:
-        return Problem("warning", self.file, f"site {self.name!r} {message}", fix, column=column)
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,14 +75,14 @@ class Survey:
 
     def _site_facts(self, site: Site) -> dict[str, Any]:
         y = site.columns[self.label]
-        known = y[~_missing(y)]
+        known = y[~is_missing(y)]
         facts: dict[str, Any] = {"name": site.name, "file": site.file, "rows": len(y), "features": len(self.features)}
         if self.task == "classification":
             counts = Counter(known.tolist())
             facts["labels"] = {label: counts[label] for label in self.labels if counts[label]}
         else:
             facts["target"] = {"mean": _finite(np.mean, known), "std": _finite(np.std, known)}
-        missing = {f: int(_missing(site.columns[f]).sum()) for f in self.features}
+        missing = {f: int(is_missing(site.columns[f]).sum()) for f in self.features}
         facts["missing"] = {f: count for f, count in missing.items() if count}
         facts["constant"] = [f for f in self.features if len(_distinct(site.columns[f])) <= 1]
         return facts
@@ -124,21 +90,17 @@ class Survey:
 
 def take(reading: Reading) -> Survey:
     """Read all sites and look them through."""
-    sites, problems = _read(reading)
-    label = _label_column(reading, sites)
-    sites, more = _alike(sites, label, reading)
-    problems += more
+    sites, label, problems = read_sites(reading)
     if not sites:
         return Survey(reading.path, tuple(problems))
     features = [c for c in sites[0].columns if c != label]
     if not features:
         problems.append(Problem("error", reading.path, "there is no column besides the label", "add feature columns"))
-    problems += [
-        Problem("error", reading.path, "no such column", f"there are {_some(features)}", column=name)
-        for name in reading.categories
-        if name not in features
-    ]
     kinds = {f: _is_category(f, sites) or f in reading.categories for f in features}
+    guessed = [f for f in features if kinds[f] and f not in reading.categories]
+    problems += _unclear_numbers(reading, sites, guessed, "name the column in --data.categories")
+    if reading.task == "auto":
+        problems += _unclear_numbers(reading, sites, [label], "say --data.task classification")
     clean = []
     for site in sites:
         columns = {}
@@ -156,93 +118,9 @@ def take(reading: Reading) -> Survey:
         label,
         tuple(f for f in features if not kinds[f]),
         tuple(f for f in features if kinds[f]),
-        _sorted({v for s in clean for v in _distinct(s.columns[label])}) if task == "classification" else (),
+        ordered({v for s in clean for v in _distinct(s.columns[label])}) if task == "classification" else (),
     )
     return replace(survey, problems=(*survey.problems, *_doubts(survey)))
-
-
-def _read(reading: Reading) -> tuple[list[Site], list[Problem]]:
-    if not reading.path:
-        raise UserError("no path is given", where="data sites", fix="name a folder of sites: --data.path my_sites/")
-    path = Path(reading.path)
-    if not path.exists():
-        return [], [Problem("error", str(path), "is not there", "name a folder with one file per client, or one table")]
-    if path.is_file():
-        return _read_one(reading, path)
-    if reading.client:
-        fix = "leave out --data.client, or name one table instead of the folder"
-        return [], [Problem("error", str(path), "is a folder: each of its files is a client", fix)]
-    sites, problems = [], []
-    for file in sorted(f for f in path.iterdir() if not f.name.startswith(".")):
-        if not file.name.endswith(EXTENSIONS) or file.is_dir():
-            what = "is a folder" if file.is_dir() else "not a kind of table that is known"
-            problems.append(Problem("warning", str(file), f"{what}: left out", f"known are {', '.join(EXTENSIONS)}"))
-            continue
-        table, more = read_table(file, reading.ignore)
-        problems += more
-        if table is not None:
-            sites.append(Site(stem(file), str(file), np.arange(1, table.rows + 1), table.columns))
-    if not sites and not any(p.severity == "error" for p in problems):
-        fix = f"put one file per client there: {', '.join(EXTENSIONS)}"
-        problems.append(Problem("error", str(path), "the folder holds no table", fix))
-    for name, count in Counter(s.name for s in sites).items():
-        if count > 1:
-            problems.append(Problem("error", str(path), f"{count} files are of a site {name!r}", "rename one of them"))
-    return sites, problems
-
-
-def _read_one(reading: Reading, path: Path) -> tuple[list[Site], list[Problem]]:
-    """One table of all clients, divided by its client column."""
-    table, problems = read_table(path, reading.ignore)
-    if table is None:
-        return [], problems
-    names = [reading.client] if reading.client else list(CLIENT_NAMES)
-    column = next((n for n in names if n in table.columns), None)
-    if column is None:
-        message = f"no column {' or '.join(map(repr, names))} that names the client; there are {_some(table.columns)}"
-        return [], [Problem("error", str(path), message, "name it with --data.client, or use a folder of files")]
-    owners = as_text(table.columns.pop(column))
-    rows = np.arange(1, table.rows + 1)
-    nobody = np.flatnonzero(_missing(owners))
-    if len(nobody):
-        whole = Site("", str(path), rows, {})
-        problems.append(whole.problem("no client is named", "fill it in, or delete the row", nobody, column))
-    groups = {o: np.flatnonzero(owners == o) for o in _sorted(_distinct(owners))}
-    return [
-        Site(owner, str(path), rows[at], {n: c[at] for n, c in table.columns.items()}) for owner, at in groups.items()
-    ], problems
-
-
-def _label_column(reading: Reading, sites: Sequence[Site]) -> str:
-    names = LABEL_NAMES if reading.label == "label" else (reading.label,)
-    return next((n for n in names if any(n in s.columns for s in sites)), reading.label)
-
-
-def _alike(sites: Sequence[Site], label: str, reading: Reading) -> tuple[list[Site], list[Problem]]:
-    """The sites that have the label and the columns of most sites, the columns in one order."""
-    problems, labelled = [], []
-    told: set[str] = set()  # one table of many clients lacks its label once
-    for site in sites:
-        if label in site.columns:
-            labelled.append(site)
-        elif site.file not in told:
-            told.add(site.file)
-            hint = " (is the header missing?)" if all(_is_number(n) for n in site.columns) else ""
-            message = f"no label column {label!r}; its columns are {_some(site.columns)}{hint}"
-            problems.append(Problem("error", site.file, message, "name the label column: --data.label NAME"))
-    if not labelled:
-        return [], problems
-    usual, _ = Counter(tuple(sorted(s.columns)) for s in labelled).most_common(1)[0]
-    alike = [s for s in labelled if set(s.columns) == set(usual)]
-    for site in labelled:
-        lacks, extra = sorted(set(usual) - set(site.columns)), sorted(set(site.columns) - set(usual))
-        if lacks or extra:
-            parts = [f"lacks {_some(lacks)}"] * bool(lacks) + [f"has {_some(extra)} besides"] * bool(extra)
-            message = f"other columns than the other sites: it {' and '.join(parts)}"
-            fix = f"give all sites the same columns, or leave out: --data.ignore {','.join([*lacks, *extra][:9])}"
-            problems.append(Problem("error", site.file, message, fix))
-    order = list(alike[0].columns)
-    return [replace(s, columns={n: s.columns[n] for n in order}) for s in alike], problems
 
 
 def _is_category(feature: str, sites: Iterable[Site]) -> bool:
@@ -254,6 +132,19 @@ def _is_category(feature: str, sites: Iterable[Site]) -> bool:
     return balance > 0
 
 
+def _unclear_numbers(reading: Reading, sites: Sequence[Site], columns: Sequence[str], fix: str) -> list[Problem]:
+    """Columns of text most of which are numbers that somebody would read, but in one of two ways or in several."""
+    problems = []
+    for column in columns:
+        texts = [t for s in sites for t in s.columns[column][as_numbers(s.columns[column])[1]]]
+        like = [t for t in texts if looks_like_number(t)]
+        if 2 * len(like) > len(texts):
+            message = f"numbers in a notation that is not clear, such as {quoted(like[0])}"
+            fix = f"write them all as 1234.5, or, if they are none, {fix}"
+            problems.append(Problem("error", reading.path, message, fix, column=column))
+    return problems
+
+
 def _feature(site: Site, name: str, category: bool, missing: str) -> tuple[np.ndarray, list[Problem]]:
     column = site.columns[name]
     problems = []
@@ -262,12 +153,12 @@ def _feature(site: Site, name: str, category: bool, missing: str) -> tuple[np.nd
         if wrong.any():
             at = np.flatnonzero(wrong)
             fix = "correct it, leave it empty, or name the column in --data.categories"
-            problems.append(site.problem(f"text in a column of numbers: {column[at[0]]!r}", fix, at, name))
+            problems.append(site.problem(f"text in a column of numbers: {quoted(column[at[0]])}", fix, at, name))
         if np.isinf(numbers).any():
             fix = "correct it, or leave it empty"
             problems.append(site.problem("an infinite number", fix, np.flatnonzero(np.isinf(numbers)), name))
     values = as_text(column) if category else numbers
-    gaps = _missing(values) & ~wrong
+    gaps = is_missing(values) & ~wrong
     if gaps.any() and missing == "error":
         fix = "fill it in, or accept it: --data.missing mean"
         problems.append(site.problem("a missing value", fix, np.flatnonzero(gaps), name))
@@ -292,13 +183,13 @@ def _labels(sites: Sequence[Site], label: str, task: Task) -> tuple[list[Site], 
         column = site.columns[label]
         numbers, wrong = as_numbers(column)
         values = as_text(column) if task == "classification" else numbers
-        gaps = np.flatnonzero(_missing(values) & ~(wrong if task == "regression" else False))
+        gaps = np.flatnonzero(is_missing(values) & ~(wrong if task == "regression" else False))
         if len(gaps):
             problems.append(site.problem("a missing label", "fill it in, or delete the row", gaps, label))
         if task == "regression" and wrong.any():
             at = np.flatnonzero(wrong)
             fix = "correct it, or say that labels are classes: --data.task classification"
-            problems.append(site.problem(f"a label that is no number: {column[at[0]]!r}", fix, at, label))
+            problems.append(site.problem(f"a label that is no number: {quoted(column[at[0]])}", fix, at, label))
         if np.isinf(numbers).any():
             at = np.flatnonzero(np.isinf(numbers))
             problems.append(site.problem("an infinite label", "correct it, or delete the row", at, label))
@@ -318,21 +209,22 @@ def _doubts(survey: Survey) -> list[Problem]:
             for label in seen:
                 owners[label].append(site)
             if len(seen) == 1 and len(site.rows) > 1:
-                doubts.append(site.warning(f"has only the label {next(iter(seen))!r}", "check its label column"))
+                doubts.append(site.warning(f"has only the label {quoted(*seen)}", "check its label column"))
     if survey.task == "classification" and len(survey.labels) == 1:
-        message = f"all sites have only the label {survey.labels[0]!r}: nothing to learn"
+        message = f"all sites have only the label {quoted(*survey.labels)}: nothing to learn"
         doubts.append(Problem("error", survey.path, message, "name another label column: --data.label NAME"))
     elif len(survey.sites) > 1:
         for label, having in owners.items():
             if len(having) == 1:
                 fix = "check its spelling; the other sites cannot help to learn it"
-                doubts.append(having[0].warning(f"alone has the label {label!r}", fix, survey.label))
+                doubts.append(having[0].warning(f"alone has the label {quoted(label)}", fix, survey.label))
     for feature in survey.categories:
         count = len({v for s in survey.sites for v in _distinct(s.columns[feature])})
         if count > MANY_CATEGORIES:
-            message = f"{count} categories, each an input of the model: an identifier, or numbers in another notation?"
+            message = f"{count} categories, each an input of the model: an identifier?"
             fix = f"if it is no feature: --data.ignore {feature}"
             doubts.append(Problem("warning", survey.path, message, fix, column=feature))
+    doubts += _notations(survey) + _codes(survey)
     constant = survey.constant
     doubts += [
         Problem("warning", survey.path, "one value in all sites: dropped", "none is needed", column=f) for f in constant
@@ -342,30 +234,48 @@ def _doubts(survey: Survey) -> list[Problem]:
     return doubts
 
 
-def _missing(values: np.ndarray) -> np.ndarray:
-    return np.array([v is None for v in values], bool) if values.dtype == object else np.isnan(values)
+def _notations(survey: Survey) -> list[Problem]:
+    """Numbers that were read though they are not written as programs write them."""
+    ways: dict[str, dict[str, list[str]]] = {}
+    for site in survey.sites:
+        for column, way in site.notations.items():
+            ways.setdefault(column, {}).setdefault(way, []).append(site.name)
+    of_all = len(survey.sites)
+    return [
+        Problem(
+            "warning",
+            survey.path,
+            f"numbers with {way}{f' in {quoted(*names, most=5)}' if len(names) < of_all else ''}, read as such"
+            + (" (23 % is 0.23)" if "percent" in way else ""),
+            "none is needed, if that is what they are",
+            column=column,
+        )
+        for column, found in ways.items()
+        for way, names in found.items()
+    ]
+
+
+def _codes(survey: Survey) -> list[Problem]:
+    """Numbers that look as if they were names of something."""
+    like, rows = [], sum(len(s.rows) for s in survey.sites)
+    for feature in survey.numbers:
+        values = np.array(sorted(set().union(*(_distinct(s.columns[feature]) for s in survey.sites))))
+        whole = len(values) > 2 and (values == np.round(values)).all()
+        few = len(values) <= min(FEW_CODES, rows // 5)  # each of them some times
+        if whole and (few or CODE_NAME.search(feature)):
+            like.append(feature)
+    if not like:
+        return []
+    message = f"whole numbers, taken for quantities, that may be codes: {quoted(*like)}"
+    fix = f"name those that are codes: --data.categories {','.join(like[:9])}"
+    return [Problem("warning", survey.path, message, fix)]
 
 
 def _distinct(values: np.ndarray) -> set[Any]:
-    return set(values[~_missing(values)].tolist())
+    return set(values[~is_missing(values)].tolist())
 
 
 def _finite(measure: Callable[[np.ndarray], Any], values: np.ndarray) -> float | None:
-    values = values[np.isfinite(values)]
-    return float(measure(values)) if len(values) else None
-
-
-def _is_number(text: str) -> bool:
-    return not as_numbers(np.array([text], object))[1].any()
-
-
-def _sorted(names: Iterable[str]) -> tuple[str, ...]:
-    """In the order of numbers, if all are numbers."""
-    names = list(names)
-    return tuple(sorted(names, key=(lambda n: (float(n), n)) if all(map(_is_number, names)) else None))
-
-
-def _some(names: Iterable[str]) -> str:
-    """A list of names, cut where it becomes unreadable."""
-    names = list(names)
-    return ", ".join(map(repr, names[:20])) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = measure(values[np.isfinite(values)]) if np.isfinite(values).any() else np.nan
+    return float(found) if np.isfinite(found) else None

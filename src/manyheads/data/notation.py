@@ -1,0 +1,47 @@
+"""Numbers as people write them: with a decimal comma, with commas between thousands, in percent."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+__all__ = ["looks_like_number", "read_numbers"]
+
+EXPONENT = r"(e[+-]?\d+)?"
+DECIMAL_COMMA = re.compile(
+    rf"[+-]?(\d+(,\d*)?|,\d+|\d{{1,3}}(\.\d{{3}})+,\d*|\d{{1,3}}(\.\d{{3}}){{2,}}){EXPONENT}", re.I
+)
+THOUSANDS = re.compile(rf"[+-]?([1-9]\d{{0,2}}(,\d{{3}})+(\.\d*)?|\d+(\.\d*)?|\.\d+){EXPONENT}", re.I)
+NUMBER_LIKE = re.compile(r"[+-]?[\d.,' ]*\d[\d.,' ]*%?")
+
+
+def read_numbers(texts: Sequence[str]) -> tuple[list[float], str] | None:
+    """The numbers of a column in which all are written in one way, and its name; None if that way is not clear.
+
+    >>> read_numbers(["1.234,5", "7"]), read_numbers(["1,234,567", "0.5"]), read_numbers(["23 %", "4.5%"])
+    (([1234.5, 7.0], 'a decimal comma'), ([1234567.0, 0.5], 'commas between thousands'), ([0.23, 0.045], 'percent'))
+
+    It may be 1234 or 1.234:
+
+    >>> read_numbers(["1,234", "5,678"])
+    """
+    percent = bool(texts) and all(t.endswith("%") for t in texts)
+    plain = [t.removesuffix("%").rstrip() for t in texts] if percent else texts
+    comma, thousands = (all(form.fullmatch(t) for t in plain) for form in (DECIMAL_COMMA, THOUSANDS))
+    marked = any("," in t for t in plain)
+    if (comma == thousands) if marked else not thousands:  # a comma that means nothing, or one of two things
+        return None
+    if marked and comma:
+        plain = [t.replace(".", "").replace(",", ".") for t in plain]
+    names = ["a decimal comma" if comma else "commas between thousands"] * marked + ["percent"] * percent
+    numbers = [float(t.replace(",", "")) / (100 if percent else 1) for t in plain]
+    return numbers, " and ".join(names)
+
+
+def looks_like_number(text: str) -> bool:
+    """Whether it is a number in some notation, if not in a clear one.
+
+    >>> [looks_like_number(t) for t in ("1,234", "12.5 %", "1'000", "ward 3", "-")]
+    [True, True, True, False, False]
+    """
+    return NUMBER_LIKE.fullmatch(text) is not None

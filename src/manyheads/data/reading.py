@@ -1,0 +1,250 @@
+"""From a user's files to the tables of the sites, and which of the files are sites."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from manyheads.core.errors import UserError, did_you_mean
+from manyheads.core.files import kind_of
+from manyheads.core.settings import settings
+from manyheads.core.words import quoted
+from manyheads.data.locate import like_it
+from manyheads.data.tables import (
+    EXTENSIONS,
+    Problem,
+    Table,
+    and_more,
+    as_numbers,
+    as_text,
+    like_values,
+    read_table,
+    stem,
+)
+
+__all__ = ["CLIENT_NAMES", "LABEL_NAMES", "Reading", "Site", "is_missing", "ordered", "read_sites"]
+
+LABEL_NAMES = ("label", "target", "y", "class")
+CLIENT_NAMES = ("client", "site")
+
+
+@settings
+class Reading:
+    """Which files to read, and what their columns mean."""
+
+    path: str = ""
+    """a folder with one CSV, Parquet or NPZ file per client, or one such table with a client column"""
+    label: str = "label"
+    """the label column; unless named, label, target, y and class are tried"""
+    client: str = ""
+    """the column that names the client, in one table of all; unless named, client and site are tried"""
+    task: Literal["auto", "classification", "regression"] = "auto"
+    """auto: text, or at most 30 different whole numbers, are classes; other numbers are a regression"""
+    categories: tuple[str, ...] = ()
+    """columns of numbers that are codes, not quantities"""
+    ignore: tuple[str, ...] = ()
+    """columns to leave out"""
+    missing: Literal["mean", "error"] = "mean"
+    """a missing number: replaced by the mean of the training samples (as scaling has it), or not accepted"""
+
+
+@dataclass(frozen=True, eq=False)
+class Site:
+    """One site's table; ``rows`` are the numbers of its rows in ``file``, for messages."""
+
+    name: str
+    file: str
+    rows: np.ndarray
+    columns: dict[str, np.ndarray]
+    ignored: frozenset[str] = frozenset()
+    """columns that it has besides"""
+    notations: dict[str, str] = field(default_factory=dict)
+    """how the numbers of a column are written, if not as programs do"""
+
+    def problem(self, message: str, fix: str, at: np.ndarray, column: str) -> Problem:
+        """An error at the first of some rows of a column."""
+        return Problem("error", self.file, message + and_more(at), fix, int(self.rows[at[0]]), column)
+
+    def warning(self, message: str, fix: str, column: str | None = None) -> Problem:
+        return Problem("warning", self.file, f"site {quoted(self.name)} {message}", fix, column=column)
+
+
+def read_sites(reading: Reading) -> tuple[list[Site], str, list[Problem]]:
+    """The sites that have the same columns, in one order, the name of the label column, and what is wrong so far."""
+    sites, problems = _read(reading)
+    label = _label_column(reading, sites)
+    if sites and not any(p.severity == "error" for p in problems):
+        problems += _no_such(reading, sites, label)
+    alike, more = _alike(sites, label)
+    return alike, label, problems + more
+
+
+def _read(reading: Reading) -> tuple[list[Site], list[Problem]]:
+    if not reading.path:
+        raise UserError("no path is given", where="data sites", fix="name a folder of sites: --data.path my_sites/")
+    path = Path(reading.path)
+    kind = kind_of(path)
+    if kind is None:
+        fix = like_it(path) or "name a folder with one file per client, or one table"
+        return [], [Problem("error", str(path), "is not there: no such folder or file", fix)]
+    if kind != "folder":
+        return _divided(reading, path)
+    if reading.client:
+        fix = "leave out --data.client, or name one table instead of the folder"
+        return [], [Problem("error", str(path), "is a folder: each of its files is a client", fix)]
+    try:
+        files = sorted(path.iterdir())
+    except OSError as error:
+        return [], [Problem("error", str(path), f"cannot be read: {error.strerror}", "ask for the permission")]
+    sites, problems = [], []
+    for file in files:
+        why = _left_out(file)
+        if why is None:
+            table, more = read_table(file, reading.ignore)
+            problems += more
+            if table is not None:
+                sites.append(_site(stem(file), file, np.arange(table.rows), table))
+        elif why:
+            problems.append(Problem("warning", str(file), f"{why}: left out", f"known are {', '.join(EXTENSIONS)}"))
+    if not sites and not any(p.severity == "error" for p in problems):
+        fix = f"put one file per client there: {', '.join(EXTENSIONS)}"
+        problems.append(Problem("error", str(path), "the folder holds no table", fix))
+    for name, count in Counter(s.name for s in sites).items():
+        if count > 1:
+            message = f"{count} files are of a site {quoted(name)}"
+            problems.append(Problem("error", str(path), message, "rename one of them"))
+    return sites, problems
+
+
+def _left_out(file: Path) -> str | None:
+    """Why a file of the folder is no site; nothing is said of hidden files that are no tables. None: it is one."""
+    table = file.name.endswith(EXTENSIONS)
+    if file.name.startswith("~$"):
+        return "a lock file of a program that has the table open"
+    if file.name.startswith("."):
+        return "a hidden file" if table else ""
+    if kind_of(file) == "folder":
+        return "is a folder"
+    return None if table else "not a kind of table that is known"
+
+
+def _site(name: str, file: Path, at: np.ndarray, table: Table) -> Site:
+    columns = {n: c[at] for n, c in table.columns.items()}
+    return Site(name, str(file), at + 1, columns, table.ignored, table.notations)
+
+
+def _divided(reading: Reading, path: Path) -> tuple[list[Site], list[Problem]]:
+    """One table of all clients, divided by its client column."""
+    table, problems = read_table(path, reading.ignore)
+    if table is None:
+        return [], problems
+    names = [reading.client] if reading.client else list(CLIENT_NAMES)
+    column = next((n for n in names if n in table.columns), None)
+    if column is None:
+        words = " or ".join(quoted(n) for n in names)
+        message = f"no column {words} that names the client; there are {quoted(*table.columns)}"
+        near = did_you_mean(reading.client, table.columns) if reading.client else None
+        fix = near or "name it with --data.client, or use a folder of files"
+        return [], [Problem("error", str(path), message, fix)]
+    owners = as_text(table.columns.pop(column))
+    nobody = np.flatnonzero(is_missing(owners))
+    if len(nobody):
+        whole = _site("", path, np.arange(table.rows), table)
+        problems.append(whole.problem("no client is named", "fill it in, or delete the row", nobody, column))
+    found = ordered(set(owners[~is_missing(owners)].tolist()))
+    return [_site(owner, path, np.flatnonzero(owners == owner), table) for owner in found], problems
+
+
+def _no_such(reading: Reading, sites: Sequence[Site], label: str) -> list[Problem]:
+    """Columns that were named and that no site has."""
+    used = {n: None for s in sites for n in s.columns}
+    there = used | {n: None for s in sites for n in s.ignored}
+    features = [n for n in used if n != label]
+    return [
+        Problem("error", reading.path, message, did_you_mean(name, known) or f"there are {quoted(*known)}", column=name)
+        for message, names, known in (
+            ("no such column to ignore", reading.ignore, list(there)),
+            ("no such column of categories", reading.categories, features),
+        )
+        for name in names
+        if name not in known
+    ]
+
+
+def _label_column(reading: Reading, sites: Sequence[Site]) -> str:
+    names = LABEL_NAMES if reading.label == "label" else (reading.label,)
+    return next((n for n in names if any(n in s.columns for s in sites)), reading.label)
+
+
+def _alike(sites: Sequence[Site], label: str) -> tuple[list[Site], list[Problem]]:
+    """The sites that have the label and the columns of most sites, the columns in one order."""
+    labelled = [s for s in sites if label in s.columns]
+    usual = Counter(tuple(sorted(s.columns)) for s in labelled).most_common(1)[0][0] if labelled else ()
+    alike = [s for s in labelled if set(s.columns) == set(usual)]
+    odd = {s.file: s for s in sites if set(s.columns) != set(usual)}  # one table of many clients is odd once
+    # two or more that agree show what a site looks like
+    problems = [_stranger(s) if len(alike) > 1 and _far(s, usual) else _misfit(s, label, usual) for s in odd.values()]
+    order = list(alike[0].columns) if alike else []
+    return [replace(s, columns={n: s.columns[n] for n in order}) for s in alike], problems
+
+
+def _far(site: Site, usual: Iterable[str]) -> bool:
+    """Whether less than half of the other sites' columns are here."""
+    own, others = {_bare(n) for n in site.columns}, {_bare(n) for n in usual}
+    return 2 * len(own & others) < len(others) and not like_values(list(site.columns))
+
+
+def _stranger(site: Site) -> Problem:
+    message = f"is not a site like the others: left out; its columns are {quoted(*site.columns)}"
+    return Problem("warning", site.file, message, "if it is one, give it their columns")
+
+
+def _misfit(site: Site, label: str, usual: Sequence[str]) -> Problem:
+    lacks, extra = sorted(set(usual) - set(site.columns)), sorted(set(site.columns) - set(usual))
+    bare = {_bare(n): n for n in extra}
+    renamed = {bare[_bare(n)]: n for n in lacks if _bare(n) in bare}
+    if renamed and len(renamed) == len(lacks):
+        pairs = ", ".join(f"{quoted(own)} is {quoted(name)}" for own, name in renamed.items())
+        message = f"columns are written otherwise in the other sites: {pairs}"
+        return Problem("error", site.file, message, "write them as the others do")
+    if label not in site.columns:
+        if like_values(list(site.columns)):
+            message = (
+                f"no label column {quoted(label)}: the first line holds values, not names: {quoted(*site.columns)}"
+            )
+            return Problem("error", site.file, message, "is the header missing? Write the columns' names there")
+        message = f"no label column {quoted(label)}; its columns are {quoted(*site.columns)}"
+        near = did_you_mean(label, site.columns) if label not in LABEL_NAMES else None
+        fix = near or "name the label column: --data.label NAME"
+        return Problem(
+            "error", site.file, message, f"{fix}; or, if it is no site, take the file away" if usual else fix
+        )
+    parts = [f"lacks {quoted(*lacks)}"] * bool(lacks) + [f"has {quoted(*extra)} besides"] * bool(extra)
+    message = f"other columns than the other sites: it {' and '.join(parts)}"
+    fix = f"give all sites the same columns, or leave out: --data.ignore {','.join([*lacks, *extra][:9])}"
+    return Problem("error", site.file, message, fix)
+
+
+def _bare(name: str) -> str:
+    """A column's name without what people write now this way, now that way: case, blanks, marks."""
+    return re.sub(r"[\W_]+", "", name.casefold()) or name
+
+
+def is_missing(values: np.ndarray) -> np.ndarray:
+    """Where a column of a table has no value."""
+    return np.array([v is None for v in values], bool) if values.dtype == object else np.isnan(values)
+
+
+def ordered(names: Iterable[str]) -> tuple[str, ...]:
+    """In the order of numbers, if all are numbers."""
+    names = list(names)
+    numbers, wrong = as_numbers(np.array(names, object))
+    if not wrong.any():
+        return tuple(name for _, name in sorted(zip(numbers.tolist(), names, strict=True)))
+    return tuple(sorted(names))
