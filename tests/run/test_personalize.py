@@ -23,6 +23,7 @@ from manyheads.core.sealed import write_json
 from manyheads.data import Classes, Digits, LinearTasks, federate
 from manyheads.data.federation import Samples, Scaling
 from manyheads.data.new_site import new_site, read_new_site
+from manyheads.data.sites import Sites
 from manyheads.run import PersonalModel, save_personal
 from manyheads.run import export as exporting
 from manyheads.run.personalize import _split
@@ -406,6 +407,70 @@ def test_several_targets(tmp_path):
     x = rng.normal(size=(40, 3)).astype(np.float32)
     samples = Samples.of([(x, x[:, :2] * 2)])
     run = mh.simulate(mh.FedAvg(), "mlp", mh.Federation("two", samples, samples, "regression", 2), rounds=2)
-    save_personal(mh.personalize(run, (x, x[:, :2] * 2), curve=[]), tmp_path / "model", exports=[])
+    save_personal(mh.personalize(run, (x + 1, x[:, :2] * 2), curve=[]), tmp_path / "model", exports=[])
     model = PersonalModel.load(tmp_path / "model")
     assert model.predict(new_site(x, x[:, :2], model.encoding)).rows()[3].keys() == {"row", "value0", "value1"}
+
+
+# -- a client that took part -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scaling", ["client", "federated"])
+@pytest.mark.parametrize("kind", ["classification", "regression"])
+def test_a_site_that_took_part_is_measured_on_what_the_run_did_not_train_on(kind, scaling, tmp_path):
+    """Labels are noise, which a run can only know by heart: on samples that it has not seen it is no better than chance."""
+    rng = np.random.default_rng(0)
+    for name in ("a", "b", "c"):
+        rows = []
+        for x, category in zip(rng.normal(size=(60, 12)), rng.integers(0, 3, 60), strict=True):
+            y = rng.integers(0, 2) if kind == "classification" else f"{rng.normal():.3f}"
+            rows.append(",".join([*(f"{v:.3f}" for v in x), "xy"[category] if category < 2 else "", str(y)]))
+        header = ",".join([*(f"x{i}" for i in range(12)), "ward", "label"])
+        (tmp_path / f"{name}.csv").write_text("\n".join([header, *rows]))
+    source = Sites(path=str(tmp_path), scaling=scaling)
+    federation = source.federation(seed=0).with_validation(0.1, seed=0)
+    assert np.array_equal(federation.marks.y, federation.train.y)
+    method = mh.FedAvg(epochs=20, sgd=mh.SGD(lr=0.1))
+    run = mh.simulate(method, "mlp", federation, rounds=15, evaluate=mh.Evaluate(every=15))
+    mine = mh.personalize(run, tmp_path / "b.csv", curve=[])
+    trained = int(federation.train.sizes[1])
+    assert (mine.facts["seen"], mine.facts["train"] + mine.facts["held_out"]) == (trained, 60)
+    assert mine.facts["held_out"] == min(18, 60 - trained)
+    assert f"the run was trained on {trained} of these 60 samples" in " ".join(mine.facts["warnings"])
+    if kind == "classification":
+        assert mine.facts["before"]["accuracy"] < 0.85
+    else:
+        assert mine.facts["before"]["loss"] > 0.5
+    run.save(tmp_path / "kept")
+    again = mh.personalize(mh.load(tmp_path / "kept"), tmp_path / "b.csv", curve=[])
+    assert (again.facts["seen"], again.facts["held_out"]) == (trained, mine.facts["held_out"])
+
+
+def test_samples_of_arrays_are_known_again_and_new_clients_are_new(fedrep):
+    x, y = samples_of(FEDERATION, 3)
+    facts = mh.personalize(fedrep, (x, y), curve=[]).facts
+    assert facts["seen"] == FEDERATION.train.sizes[3]
+    assert facts["held_out"] == min(round(0.3 * len(y)), FEDERATION.test.sizes[3])
+    assert mh.personalize(fedrep, (X, Y), curve=[]).facts["seen"] == 0
+    with pytest.raises(UserError, match="trained on all of these"):
+        mh.personalize(fedrep, FEDERATION.train.client(3))
+
+
+def test_samples_that_several_clients_have_tell_nothing_about_who_took_part():
+    """Three switches and a label are the same everywhere: a new site with such rows is still measured."""
+    rng = np.random.default_rng(0)
+    clients = [(x, (x.sum(1) > 1).astype(np.int64)) for x in rng.integers(0, 2, (4, 80, 3)).astype(np.float32)]
+    run = mh.simulate(mh.FedAvg(), "mlp", mh.Federation.from_clients(clients[:3]), rounds=1)
+    facts = mh.personalize(run, clients[3], curve=[]).facts
+    assert (facts["seen"], facts["held_out"], facts["warnings"]) == (0, 24, [])
+
+
+def test_a_run_that_does_not_tell_its_samples_is_doubted(tmp_path):
+    run = mh.simulate(mh.FedAvg(), "mlp", FEDERATION, rounds=1, out=tmp_path / "run")
+    kept = tmp_path / "run" / "trained.safetensors"
+    whole = kept.read_bytes()
+    for content in (whole[:-1] + bytes([whole[-1] ^ 1]), whole[:20], b""):
+        kept.write_bytes(content)
+        facts = mh.personalize(run, (X, Y), curve=[]).facts
+        assert facts["seen"] is None
+        assert "does not tell what it was trained on" in " ".join(facts["warnings"])

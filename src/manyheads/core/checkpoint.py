@@ -39,7 +39,8 @@ def hash_tensors(tensors: Mapping[str, Tensor]) -> hashlib._Hash:
     for name in sorted(tensors):
         value = tensors[name].detach().cpu().contiguous()
         digest.update(f"{name} {value.dtype} {tuple(value.shape)};".encode())
-        digest.update(value.reshape(-1).view(torch.uint8).numpy().data)
+        if value.numel():  # nothing cannot be seen as bytes
+            digest.update(value.reshape(-1).view(torch.uint8).numpy().data)
     return digest
 
 

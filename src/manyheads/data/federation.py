@@ -21,6 +21,7 @@ from manyheads.core.settings import as_dict, build
 from manyheads.core.words import printable, quoted
 from manyheads.data.arrays import arrays_of, targets_of
 from manyheads.data.encoding import Columns, Encoding, Scaling, Task
+from manyheads.data.marks import marks_of, of_one_owner
 
 __all__ = ["Federation", "Samples", "Scaling", "Task"]
 
@@ -106,6 +107,8 @@ class Federation:
     """names of the classes 0, 1, ..., if they have any"""
     columns: Columns | None = None
     """what the columns of the clients' tables became, if they have tables"""
+    marks: Samples | None = None
+    """of tables, as inputs: what each training sample is known by, since scaled inputs do not tell"""
     truth: np.ndarray | None = None
     """of a made-up problem: the representation that all clients share, [dim, rank]"""
     doubts: tuple[str, ...] = ()
@@ -227,6 +230,14 @@ class Federation:
         digest.update(self.new.fingerprint.encode() if self.new else b"")
         return digest.hexdigest()[:16]
 
+    @cached_property
+    def trained(self) -> np.ndarray | None:
+        """Marks of the training samples, those of several clients excepted; None if that cannot be told."""
+        if self.columns is not None and (self.marks is None or len(self.marks.x) != len(self.train.x)):
+            return None
+        marks = marks_of(self.train.x, self.train.y) if self.marks is None else self.marks.x
+        return of_one_owner(marks, np.repeat(np.arange(len(self)), self.train.sizes))
+
     @classmethod
     def from_clients(
         cls,
@@ -261,9 +272,11 @@ class Federation:
         if not fraction:
             return self
         by_label = self.columns is not None and self.task == "classification"
-        train, validation = split_each(self.train, fraction, seed, Purpose.SPLIT, 1, by_label=by_label)
+        train, validation, marks = *split_each(self.train, fraction, seed, Purpose.SPLIT, 1, by_label=by_label), None
+        if self.marks is not None:  # as the samples that they are of: labels are theirs
+            marks, _ = split_each(self.marks, fraction, seed, Purpose.SPLIT, 1, by_label=by_label)
         new = self.new.with_validation(fraction, seed) if self.new else None
-        return replace(self, train=train, validation=validation, new=new)
+        return replace(self, train=train, validation=validation, new=new, marks=marks)
 
     def with_new_clients(self, share: float, seed: int) -> Federation:
         """Keep a share of the clients (a fraction, or a number if 1 or more) out of training, as new clients."""
@@ -293,6 +306,7 @@ class Federation:
             train=pick(self.train),
             test=pick(self.test),
             validation=pick(self.validation) if self.validation else None,
+            marks=pick(self.marks) if self.marks else None,
             client_names=names,
         )
 
@@ -300,7 +314,7 @@ class Federation:
         """Write the arrays to a folder from which :meth:`load` maps them into memory."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        splits = {n: s for n in ("train", "test", "validation") if (s := getattr(self, n)) is not None}
+        splits = {n: s for n in ("train", "test", "validation", "marks") if (s := getattr(self, n)) is not None}
         for split, samples in splits.items():
             for part in ("x", "y", "offsets"):
                 with replacing(folder / f"{split}.{part}.npy") as temporary, open(temporary, "wb") as file:
@@ -355,6 +369,7 @@ class Federation:
             facts["augment"],
             tuple(facts.get("label_names", ())),
             build(Columns, facts["columns"], where=str(folder)) if facts.get("columns") else None,
+            samples.get("marks"),
             np.array(facts["truth"]) if facts.get("truth") else None,
             tuple(facts.get("doubts", ())),
         )

@@ -14,6 +14,7 @@ from manyheads.core.errors import UserError
 from manyheads.core.settings import settings
 from manyheads.data.encoding import Columns, Moments
 from manyheads.data.federation import Federation, Samples, split_each
+from manyheads.data.marks import marks_of
 from manyheads.data.reading import CLIENT_NAMES, Reading
 from manyheads.data.survey import Survey, take
 
@@ -100,6 +101,7 @@ class Sites(Reading):
         own, aside = (
             Samples.of([(x[r], y[r]) for x, y, r in zip(inputs, targets, part, strict=True)]) for part in (train, test)
         )
+        marks = [marks_of(site.columns, y, columns) for site, y in zip(survey.sites, targets, strict=True)]
         federation = Federation(
             Path(self.path).resolve().name.split(".")[0][:LONGEST_NAME],
             own,
@@ -110,6 +112,7 @@ class Sites(Reading):
             label_names=survey.labels,
             columns=columns,
             doubts=tuple(str(p) for p in survey.problems),
+            marks=Samples.of([(m[r], y[r]) for m, y, r in zip(marks, targets, train, strict=True)]),
         )
         return Prepared(federation, columns)
 

@@ -3,6 +3,8 @@
 config.toml       everything needed to run it again; written first
 machine.json      versions, cores, git commit
 data.json         how samples became inputs, for clients that come later
+trained.safetensors
+                  marks of the samples that it is trained on
 history.jsonl     one line a round
 checkpoint/       server state and tables of the last two checkpoints; the store of personal states
 
@@ -16,9 +18,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
+import torch
 from torch import Tensor
 
-from manyheads.core.checkpoint import checkpoint_path, read_checkpoint, rounds_on_disk, write_checkpoint
+from manyheads.core.checkpoint import (
+    checkpoint_path,
+    read_checkpoint,
+    read_tensors,
+    rounds_on_disk,
+    write_checkpoint,
+    write_tensors,
+)
 from manyheads.core.errors import Damaged, UserError
 from manyheads.core.files import fresh_folder, locked, sweep, writing
 from manyheads.core.history import History
@@ -82,6 +93,18 @@ class RunDirectory:
         facts = read_json(self.encoding_path, fix="write it anew: manyheads run --resume --out RUN")
         return build(Encoding, {k: v for k, v in facts.items() if k != "schema"}, where=str(self.encoding_path))
 
+    def write_trained(self, marks: np.ndarray | None) -> None:
+        """Keep what the samples are known by that the run is trained on, unless that is not known."""
+        if marks is not None:
+            write_tensors(self.trained_path, {"marks": torch.tensor(marks.view(np.int64))}, {})
+
+    def trained(self) -> np.ndarray | None:
+        """The marks of the samples that the run was trained on; None if they are not there, or not as written."""
+        try:
+            return read_tensors(self.trained_path, {})["marks"].numpy().view(np.uint64)
+        except (Damaged, KeyError):
+            return None
+
     def lock(self) -> None:
         """Keep a second process out; released when this one ends, however it ends."""
         if self._lock is None:
@@ -104,6 +127,10 @@ class RunDirectory:
     @property
     def encoding_path(self) -> Path:
         return self.path / "data.json"
+
+    @property
+    def trained_path(self) -> Path:
+        return self.path / "trained.safetensors"
 
     @property
     def store_path(self) -> Path:

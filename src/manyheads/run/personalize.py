@@ -16,6 +16,7 @@ from manyheads.core.randomness import Purpose, generator
 from manyheads.core.settings import as_dict, build
 from manyheads.core.trees import Tree
 from manyheads.data import Encoding, Samples
+from manyheads.data.marks import marks_of
 from manyheads.data.new_site import NewSite, new_site, read_new_site
 from manyheads.engines.client_data import ClientData
 from manyheads.engines.cohort import LocalCohort, fine_tuned
@@ -76,7 +77,8 @@ def personalize(
     encoding = run.encoding
     site = new_site(*data, encoding) if isinstance(data, tuple) else read_new_site(data, encoding)
     assert site.y is not None
-    train, test = _split(site.y, encoding, test_fraction, seed)
+    seen = _seen(run, site, site.y, encoding)
+    train, test = _split(site.y, encoding, test_fraction, seed, seen)
     sizes = _sizes(curve, len(train))
     newcomer = _Newcomer(run, encoding, site, site.y, test, seed)
     newcomer.choose(finetune, lr)
@@ -106,7 +108,8 @@ def personalize(
         "baseline": _baseline(site.y, train, test, encoding),
         "curve": [*points, _point(len(train), after)],
         "seed": seed,
-        "warnings": [*site.warnings, *_doubts(site.y, encoding)],
+        "seen": None if seen is None else int(seen.sum()),
+        "warnings": [*site.warnings, *_doubts(site.y, encoding), *_known(seen, len(test))],
     }
     return Personal(
         run,
@@ -203,8 +206,16 @@ class _Newcomer:
         return ClientData.of(samples, self.encoding.task, like, self.encoding.pixels, augment)
 
 
-def _split(y: np.ndarray, encoding: Encoding, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Training rows and held-out rows: of every label its part, rounded up or down.
+def _seen(run: Run, site: NewSite, y: np.ndarray, encoding: Encoding) -> np.ndarray | None:
+    """Which of the samples the run was trained on; None if that cannot be told."""
+    trained = run.directory.trained()
+    return None if trained is None else np.isin(marks_of(site.samples, y, encoding.columns), trained)
+
+
+def _split(
+    y: np.ndarray, encoding: Encoding, fraction: float, seed: int, seen: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Training rows and held-out rows: of every label its part, rounded up or down, none that the run has ``seen``.
 
     Rows are laid out label by label, in random order within each, and picked at even distances.
     """
@@ -213,12 +224,20 @@ def _split(y: np.ndarray, encoding: Encoding, fraction: float, seed: int) -> tup
     rows = len(y)
     if rows < 2:
         raise UserError("the new client has too few samples to hold any out", given=rows, allowed="at least 2")
+    fresh = np.arange(rows) if seen is None else np.flatnonzero(~seen)
+    if not len(fresh):
+        raise UserError(
+            f"the run was trained on all of these {rows} samples: none is left to measure the model by",
+            where="data",
+            fix="give samples of the client that the run has not seen",
+        )
     rng = generator(seed, Purpose.SPLIT)
-    count = min(max(round(fraction * rows), 1), rows - 1)
+    count = min(max(round(fraction * rows), 1), rows - 1, len(fresh))
     labels = y if encoding.task == "classification" else np.zeros(rows)
-    order = np.lexsort((rng.random(rows), labels))
-    picked = np.diff((int(rng.integers(rows)) + np.arange(rows + 1) * count) // rows) > 0
-    return np.sort(order[~picked]), np.sort(order[picked])
+    order = fresh[np.lexsort((rng.random(len(fresh)), labels[fresh]))]
+    picked = np.diff((int(rng.integers(len(fresh))) + np.arange(len(fresh) + 1) * count) // len(fresh)) > 0
+    held_out = np.sort(order[picked])
+    return np.setdiff1d(np.arange(rows), held_out), held_out
 
 
 def _sizes(curve: Sequence[int] | None, most: int) -> list[int]:
@@ -263,6 +282,17 @@ def _baseline(y: np.ndarray, train: np.ndarray, test: np.ndarray, encoding: Enco
         return {"value": encoding.unscaled(mean).tolist(), **_score(loss, 0, len(test), encoding)}
     most = int(np.bincount(y[train]).argmax())
     return {"label": encoding.labels[most], "accuracy": float((y[test] == most).mean())}
+
+
+def _known(seen: np.ndarray | None, held_out: int) -> list[str]:
+    """What the run's own training samples among these mean for the numbers."""
+    if seen is None:
+        return [
+            "the run does not tell what it was trained on: if these samples are among that, the numbers are too good"
+        ]
+    if not seen.any():
+        return []
+    return [f"the run was trained on {seen.sum()} of these {len(seen)} samples: only others are held out ({held_out})"]
 
 
 def _doubts(y: np.ndarray, encoding: Encoding) -> list[str]:

@@ -101,6 +101,7 @@ class Run:
         directory = RunDirectory.create(Path(folder), read_config(self.directory.path))
         if self.directory.encoding_path.exists():
             directory.write_encoding(self.encoding)
+        directory.write_trained(self.directory.trained())
         history = History(directory.history_path, self.history)
         history.rewrite()
         store = PersonalStore(directory.store_path, self._store.layout.template, len(self._store.slot))
