@@ -232,7 +232,8 @@ def test_arrays_that_do_not_fit_are_refused(tmp_path, encoding, x, words):
 
 
 def test_targets_are_scaled_and_back():
-    encoding = Encoding(task="regression", outputs=1, shape=(1,), columns=Columns(label="y", target=(10.0, 4.0)))
+    columns = Columns(label="y", numbers=("a",), mean=(0.0,), deviation=(1.0,), target=(10.0, 4.0))
+    encoding = Encoding(task="regression", outputs=1, shape=(1,), columns=columns)
     assert encoding.scaled(np.array([10.0, 18.0])).tolist() == [0, 2]
     assert encoding.unscaled(np.array([0, 2], np.float32)).tolist() == [10, 18]
     x = np.zeros((3, 2))

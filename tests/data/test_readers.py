@@ -89,7 +89,7 @@ PYTHON_2_BATCH = (
 """as the original batches: Python 2's strings, and numpy's module by its old name"""
 
 
-@pytest.mark.parametrize("protocol", ["python 2", 0, 1, 2, 3, 4])
+@pytest.mark.parametrize("protocol", ["python 2", 0, 1, 2, 3, 4, 5])
 def test_pickled_batches(tmp_path, protocol):
     batch = {"data": PIXELS, "labels": [3, 7], "filenames": ["a.png", "b.png"], "batch_label": "training batch 1 of 5"}
     raw = PYTHON_2_BATCH if protocol == "python 2" else pickle.dumps(batch, protocol)
@@ -132,6 +132,44 @@ def test_a_malicious_pickle_is_refused_and_not_run(tmp_path, monkeypatch, protoc
         cifar.read_pickles([tmp_path / "data_batch_1"], "label")
     assert "\n" not in str(error.value)
     assert [p.name for p in tmp_path.iterdir()] == ["data_batch_1"]
+
+
+DTYPE = b"cnumpy\ndtype\nU\x02%sK\x00K\x01\x87R(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
+BEGUN = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85U\x01b\x87R"
+TWICE = b"".join(b"q%c(h%ch%ct" % (i, i, i) for i in range(40))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"cnumpy\nndarray\n(K\x01\x85" + DTYPE % b"O8" + b"U\x08AAAAAAAAtR.",  # pointers of its bytes
+        b"cnumpy\nndarray\n(K\x01\x85" + DTYPE % b"u1" + b"U\x01AtR.",
+        BEGUN + b"(K\x01K\x01\x85" + DTYPE % b"O8" + b"\x89](K\x01etb.",
+        BEGUN + b"(K\x01K\x01\x85" + DTYPE % b"O8" + b"\x89U\x08AAAAAAAAtb.",
+        BEGUN + b"(K\x01K\x09\x85" + DTYPE % b"u1" + b"\x89U\x08AAAAAAAAtb.",  # longer than its bytes
+        BEGUN + b"(K\x01J\xff\xff\xff\xff\x85" + DTYPE % b"u1" + b"\x89U\x08AAAAAAAAtb.",
+        BEGUN + b"(K\x01M\xff\xffM\xff\xffM\xff\xff\x87" + DTYPE % b"u8" + b"\x89U\x08AAAAAAAAtb.",
+        BEGUN + b"}U\x01xK\x01sb.",  # a state of another kind
+        b"cnumpy\ndtype\n}U\x01xK\x01sb.",
+        b"cnumpy.core.multiarray\nscalar\n" + DTYPE % b"O8" + b"U\x08AAAAAAAA\x86R.",
+        b"cnumpy\ndtype\nU\x02u1\x85R.",
+        b"(K\x01" + TWICE + b"}h\x27K\x01s.",  # a key that takes for ever to hash
+        b"\x94h\x00.",
+        b"0.",
+        b"tt.",
+        b"",
+    ],
+)
+def test_a_crafted_pickle_is_an_error_and_no_crash(tmp_path, raw):
+    (tmp_path / "f").write_bytes(b"\x80\x02" + raw)
+    with pytest.raises(UserError, match="f is not a readable pickle|f is refused|no CIFAR batch"):
+        cifar.read_pickles([tmp_path / "f"], "label")
+
+
+def test_labels_that_hold_themselves_are_refused(tmp_path):
+    (tmp_path / "f").write_bytes(b"}(U\x04data](q\x00h\x00eU\x06labels](q\x01h\x01eu.")
+    with pytest.raises(UserError, match="no CIFAR batch"):
+        cifar.read_pickles([tmp_path / "f"], "label")
 
 
 def test_codecs_other_than_that_of_bytes_are_refused(tmp_path):

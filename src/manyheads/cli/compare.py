@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,7 +21,7 @@ from manyheads.cli.progress import SECONDS_BETWEEN_LINES
 from manyheads.cli.run import run_flags
 from manyheads.cli.stops import STOPPED, check
 from manyheads.core.errors import UserError
-from manyheads.core.files import fresh_folder
+from manyheads.core.files import fresh_folder, locked, reserved, sweep
 from manyheads.core.plain import to_json
 from manyheads.core.sealed import write_toml
 from manyheads.core.settings import as_dict, build
@@ -83,20 +83,24 @@ def compare(
     total = most_rounds(comparison, config.rounds)
     model, federation, made = prepare(config)
     refuse_one_site(federation)
-    place = out or Path("runs") / f"{datetime.now():%Y-%m-%d-%H%M%S}-compare-{federation.name}"
-    if not resume:
-        fresh_folder(place)
+    usual = Path("runs") / f"{datetime.now():%Y-%m-%d-%H%M%S}-compare-{federation.name}"
+    if out and not resume:
+        fresh_folder(out)
     whole = as_dict(config) | made | {"compare": as_dict(comparison)}  # as it was made: found again from any folder
-    write_toml(place / "compare.toml", {k: v for k, v in whole.items() if k not in _NOT_HERE})
-    try:
-        with _progress(errors, total, f"{len(comparison.methods)} methods on {federation.name}") as follow:
-            facts = run_comparison(federation, model, config.training(), comparison, made, place, follow, errors.print)
-    except KeyboardInterrupt:
-        errors.print(f"stopped; what is done is kept. Go on with: manyheads compare --resume --out {place}")
-        raise typer.Exit(STOPPED) from None
-    from manyheads.report import write_report  # slow to import: drawing
+    with nullcontext(out) if out else reserved(usual) as place, locked(place):
+        sweep(place)
+        write_toml(place / "compare.toml", {k: v for k, v in whole.items() if k not in _NOT_HERE})
+        try:
+            with _progress(errors, total, f"{len(comparison.methods)} methods on {federation.name}") as follow:
+                facts = run_comparison(
+                    federation, model, config.training(), comparison, made, place, follow, errors.print
+                )
+        except KeyboardInterrupt:
+            errors.print(f"stopped; what is done is kept. Go on with: manyheads compare --resume --out {place}")
+            raise typer.Exit(STOPPED) from None
+        from manyheads.report import write_report  # slow to import: drawing
 
-    facts = {"out": str(place), "report": str(write_report(place)), **facts}
+        facts = {"out": str(place), "report": str(write_report(place)), **facts}
     if as_json:
         typer.echo(to_json(facts))
     else:

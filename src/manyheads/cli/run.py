@@ -21,6 +21,7 @@ from manyheads.cli.stops import STOPPED
 from manyheads.core.checkpoint import rounds_on_disk
 from manyheads.core.contract import REGISTRY
 from manyheads.core.errors import UserError
+from manyheads.core.files import reserved
 from manyheads.core.plain import to_json
 from manyheads.core.settings import build
 from manyheads.data import SOURCES, name_of_path
@@ -100,30 +101,41 @@ def run(
     table = settled(with_data(flags), BENEATH, kept, read_toml(config) if config else {})
     settings = build(Config, table, where="config")
     algorithm, model, federation, made = assemble(settings)
-    place = out or Path("runs") / f"{datetime.now():%Y-%m-%d-%H%M%S}-{algorithm.name}-{federation.name}"
+    usual = Path("runs") / f"{datetime.now():%Y-%m-%d-%H%M%S}-{algorithm.name}-{federation.name}"
     shown = {"algorithm": {"name": algorithm.name}, "rounds": settings.rounds, "seed": settings.seed, **made}
-    done = next(iter(rounds_on_disk(place / "checkpoint")), 0) if resume else 0
-    if done == settings.rounds:
-        errors.print(f"{place} has all its {done} rounds already: nothing is left to do; for more, say --rounds")
-    try:
-        with (
-            watched(place, shown, live_port or 0, errors) if live else nullcontext(),
-            progress(errors, settings.rounds, f"{algorithm.name} on {federation.name}") as follow,
-        ):
-            result = run_training(
-                algorithm, model, federation, settings.training(), made, place, resume, follow, errors.print
-            )
-    except KeyboardInterrupt:
-        if (place / "config.toml").exists():
-            saved = next(iter(rounds_on_disk(place / "checkpoint")), 0)
-            errors.print(f"stopped; {saved} rounds are saved. Go on with: manyheads run --resume --out {place}")
-        else:
-            errors.print("stopped; nothing is saved yet")
-        raise typer.Exit(STOPPED) from None
+    with nullcontext(out) if out else reserved(usual) as place:
+        new: list[Any] = []
+        try:
+            with (
+                watched(place, shown, live_port or 0, errors) if live else nullcontext(),
+                progress(errors, settings.rounds, f"{algorithm.name} on {federation.name}") as follow,
+            ):
+
+                def on_round(record: dict[str, Any]) -> None:
+                    new.append(record["round"])
+                    follow(record)
+
+                result = run_training(
+                    algorithm, model, federation, settings.training(), made, place, resume, on_round, errors.print
+                )
+        except KeyboardInterrupt:
+            if (place / "config.toml").exists():
+                go_on = f"Go on with: manyheads run --resume --out {place}"
+                errors.print(f"stopped; {_saved(place)} rounds are saved. {go_on}")
+            else:
+                errors.print("stopped; nothing is saved yet")
+            raise typer.Exit(STOPPED) from None
+    if not new:
+        errors.print(f"{place} has all its {result.rounds} rounds already: nothing to do; for more, say --rounds")
     if as_json:
         typer.echo(to_json(result.summary()))
     else:
         _show(result)
+
+
+def _saved(place: Path) -> int:
+    """Rounds that a resume need not do again."""
+    return next(iter(rounds_on_disk(place / "checkpoint")), 0)
 
 
 def _resumed(out: Path | None, described: bool, errors: Console) -> dict[str, Any]:

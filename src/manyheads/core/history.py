@@ -17,7 +17,6 @@ __all__ = ["History", "record_of"]
 
 Record = dict[str, Any]
 _WHOLE = re.compile(rb'"seal": "[0-9a-f]{16}"}')
-_FIX = "restore the file from a copy, or start again elsewhere"
 
 
 class History(Sequence[Record]):
@@ -72,7 +71,7 @@ class History(Sequence[Record]):
         """The history in a file, up to a round. A last line cut short by a crash is left out; other damage is an error."""
         lines = _lines(path)
         if upto is not None and len(lines) < upto:
-            raise Damaged(f"{path} lacks rounds that the checkpoint has", fix=_FIX)
+            raise Damaged(f"{path} lacks rounds that the checkpoint has")
         return cls(path, [record_of(line, number, path) for number, line in enumerate(lines[:upto], 1)])
 
     def rewrite(self) -> None:
@@ -85,12 +84,9 @@ class History(Sequence[Record]):
 
 def record_of(line: bytes, number: int, path: Path) -> Record:
     """The record in a line of a file, which must be that of the round of the same number."""
-    try:
-        record = unsealed_json(line, f"line {number} of {path}")
-    except Damaged as error:
-        raise Damaged(str(error), fix=_FIX) from None
+    record = unsealed_json(line, f"line {number} of {path}")
     if record.get("round") != number:
-        raise Damaged(f"line {number} of {path} is that of another round: the file lacks rounds", fix=_FIX)
+        raise Damaged(f"line {number} of {path} is that of another round: the file lacks rounds")
     return record
 
 

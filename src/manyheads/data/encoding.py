@@ -13,11 +13,14 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from pydantic import Field
 
+from manyheads.core.errors import UserError
 from manyheads.core.settings import settings
 
 __all__ = ["Columns", "Encoding", "Raw", "Scaling", "Task"]
 
 Task = Literal["classification", "regression"]
+DTYPES = ("bool", *(f"{kind}{bits}" for kind in ("uint", "int") for bits in (8, 16, 32, 64)))
+DTYPES += ("float16", "float32", "float64")
 Raw: TypeAlias = Mapping[str, np.ndarray] | np.ndarray
 """samples before they are encoded: the clean columns of a table, or an array"""
 
@@ -58,6 +61,12 @@ class Columns:
     """whether values may be missing"""
     target: tuple[float, float] = (0.0, 1.0)
     """mean and standard deviation by which the targets of a regression are scaled"""
+
+    def __post_init__(self) -> None:
+        if not len(self.numbers) == len(self.mean) == len(self.deviation):
+            raise UserError("every column of numbers needs a mean and a deviation", where="numbers")
+        if not all(d > 0 for d in (*self.deviation, self.target[1])):
+            raise UserError("not above 0", where="deviation")
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -131,6 +140,16 @@ class Encoding:
     """of a table"""
     augment: bool = False
     """training images are cropped and mirrored at random"""
+
+    def __post_init__(self) -> None:
+        if self.outputs < 1 or not all(size > 0 for size in self.shape):
+            raise UserError("a sample and its output have at least one number", where="shape", given=self.shape)
+        if self.label_names and len(self.label_names) != self.outputs:
+            raise UserError("not a name for every class", where="label_names", given=len(self.label_names))
+        if self.dtype not in DTYPES:
+            raise UserError("no numbers", where="dtype", given=self.dtype, allowed=", ".join(DTYPES))
+        if self.columns and self.shape != (len(self.columns.features),):
+            raise UserError("not those of the columns", where="shape", given=self.shape)
 
     @property
     def labels(self) -> tuple[str, ...]:

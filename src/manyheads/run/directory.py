@@ -148,7 +148,7 @@ class RunDirectory:
 
         Nothing on disk is changed. Without any checkpoint, all is as at the beginning.
         """
-        rounds = rounds_on_disk(self.checkpoints)
+        rounds, damage = rounds_on_disk(self.checkpoints), []
         for position, round in enumerate(rounds):
             older = rounds[position + 1 :]
             try:
@@ -164,8 +164,10 @@ class RunDirectory:
                         f"no checkpoint in {self.checkpoints} can be used: {error}",
                         fix="start again with another --out",
                     ) from None
-                say(f"{error}; falling back to round {older[0]}, the checkpoint before it")
+                damage.append(f"{error}; falling back to round {older[0]}, the checkpoint before it")
             else:
+                for words in damage:
+                    say(words)
                 return restored, history
         return server, History(self.history_path)
 

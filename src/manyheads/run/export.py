@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -83,14 +84,58 @@ def _write_onnx(program: torch.export.ExportedProgram, path: Path) -> Outputs:
 
 
 def onnx_outputs(path: Path) -> Outputs:
-    """The outputs of an ONNX file, by onnxruntime."""
+    """The outputs of an ONNX file, by onnxruntime.
+
+    Files may come from anywhere: one that could compute without end, or read other files, is refused.
+    """
     require("onnx")
+    with _one_line(path, "cannot be read"):
+        model = import_module("onnx").load(path, load_external_data=False)
+        _refuse_loops(path, model)
+        session = import_module("onnxruntime").InferenceSession(
+            model.SerializeToString(), providers=["CPUExecutionProvider"]
+        )
+        names = [given.name for given in session.get_inputs()]
+        if len(names) != 1 or len(session.get_outputs()) != 1:
+            raise UserError(f"{path} is no model of ours: it has other than one input and one output")
+
+    def outputs(x: np.ndarray) -> np.ndarray:
+        with _one_line(path, "cannot be run"):
+            found = session.run(None, {names[0]: x})[0]
+            if not isinstance(found, np.ndarray) or found.dtype.kind != "f" or len(found) != len(x):
+                raise UserError(f"{path} is no model of ours: it does not give numbers for every sample")
+            return found
+
+    return outputs
+
+
+@contextmanager
+def _one_line(path: Path, what: str) -> Iterator[None]:
     try:
-        session = import_module("onnxruntime").InferenceSession(path, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime's errors have no common class
-        raise UserError(f"{path} cannot be read: {str(error).splitlines()[0]}") from None
-    (given,) = session.get_inputs()
-    return lambda x: session.run(None, {given.name: x})[0]
+        yield
+    except UserError:
+        raise
+    except Exception as error:  # the errors of onnx and onnxruntime have no common class
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise UserError(f"{path} {what}: {reason}", fix="personalize again") from None
+
+
+def _refuse_loops(path: Path, model: Any) -> None:
+    """Refuse what our exports never hold: loops, functions, which may call each other, foreign operators and files."""
+    graphs = [model.graph]
+    while graphs:
+        graph = graphs.pop()
+        for node in graph.node:
+            if node.domain not in ("", "ai.onnx") or node.op_type in ("Loop", "Scan", "SequenceMap"):
+                raise UserError(
+                    f"{path} is refused: it holds the operator {node.domain}.{node.op_type}".replace(" .", " ")
+                )
+            for attribute in node.attribute:
+                graphs += [attribute.g, *attribute.graphs]
+        if any(tensor.external_data for tensor in graph.initializer):
+            raise UserError(f"{path} is refused: it reads other files")
+    if model.functions:
+        raise UserError(f"{path} is refused: it holds functions of its own")
 
 
 @contextmanager

@@ -8,6 +8,7 @@ model.pt2, model.onnx the exports, if any
 from __future__ import annotations
 
 import copy
+import glob
 import hashlib
 import os
 import shutil
@@ -106,6 +107,9 @@ def _new_folder(out: Path) -> Iterator[Path]:
     """Write to the folder this gives; when the block ends well, it becomes ``out`` in one step."""
     temporary = out.with_name(f".{out.name}.{os.getpid()}.tmp")
     try:
+        for left in out.parent.glob(f".{glob.escape(out.name)}.*.tmp"):  # by processes that were killed
+            if not _alive(left.suffixes[-2][1:]) or left == temporary:
+                shutil.rmtree(left)
         temporary.mkdir(parents=True)
         yield temporary
         for file in temporary.iterdir():
@@ -117,6 +121,16 @@ def _new_folder(out: Path) -> Iterator[Path]:
         raise UserError(f"cannot write {out}: {error}", fix="free some space, or choose another --out") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _alive(process: str) -> bool:
+    try:
+        os.kill(int(process), 0)
+    except (ValueError, OverflowError, ProcessLookupError):
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _module(personal: Personal) -> nn.Module:

@@ -41,10 +41,21 @@ def _pickled(path: Path, labels: str) -> Part:
     )
     if not {"data", labels} <= found.keys():
         raise UserError(
-            f"{path} is no CIFAR batch", given=", ".join(map(str, found)) or "no dict", allowed=f"data, {labels}"
+            f"{path} is no CIFAR batch",
+            given=", ".join(str(k)[:40] for k in list(found)[:10]) or "no dict",
+            allowed=f"data, {labels}",
         )
-    x, y = found["data"], np.asarray(found[labels])
-    if not isinstance(x, np.ndarray) or x.dtype != np.uint8 or x.shape != (len(y), PIXELS) or y.dtype.kind not in "iu":
+    x, y = found["data"], found[labels]
+    if isinstance(y, list) and all(type(v) is int and 0 <= v < 256 for v in y):
+        y = np.array(y, np.int64)
+    if (
+        not isinstance(y, np.ndarray)
+        or y.ndim != 1
+        or not isinstance(x, np.ndarray)
+        or x.dtype != np.uint8
+        or x.shape != (len(y), PIXELS)
+        or y.dtype.kind not in "iu"
+    ):
         raise UserError(
             f"{path} is no CIFAR batch", allowed=f"data of bytes, [N, {PIXELS}], and N whole numbers as {labels}"
         )

@@ -1,11 +1,18 @@
-"""Pickled arrays without the danger of pickles: nothing is called but what rebuilds numpy arrays."""
+"""Pickled arrays without the danger of pickles: an interpreter of our own for the few operations that such files need.
+
+Nothing of numpy, or of anything else, is ever called with what a file says. An array is made of its bytes here, once its
+type, shape and length have been found to fit; types are numbers only.
+"""
 
 from __future__ import annotations
 
-import io
-import pickle
+import math
+import pickletools
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,51 +21,218 @@ from manyheads.data.readers.content import content
 
 __all__ = ["read_pickled_arrays"]
 
-
-def _latin1(text: str, encoding: str) -> bytes:
-    """How old protocols store bytes. Other codecs, which would import modules by name, are not offered."""
-    if encoding != "latin1":
-        raise pickle.UnpicklingError(f"codec {encoding!r}")
-    return text.encode("latin1")
+_NUMBERS = re.compile(r"[iuf][1248]|b1")
 
 
-_reconstruct: Any = np.empty(0).__reduce__()[0]
-_scalar: Any = np.float64(0).__reduce__()[0]
-ALLOWED: dict[tuple[str, str], Any] = {
-    ("numpy", "ndarray"): np.ndarray,
-    ("numpy", "dtype"): np.dtype,
-    ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
-    ("numpy.core.multiarray", "scalar"): _scalar,
-    ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
-    ("numpy._core.multiarray", "scalar"): _scalar,
-    ("_codecs", "encode"): _latin1,
-}
-"""Lists, tuples, dicts, texts and numbers need no global: the format itself has them."""
+class _Global(NamedTuple):
+    """A name that a pickle asks for."""
+
+    module: str
+    name: str
 
 
-class _ArraysOnly(pickle.Unpickler):
-    def __init__(self, path: Path, raw: bytes) -> None:
-        super().__init__(io.BytesIO(raw), encoding="bytes")  # written by Python 2
-        self.path = path
+_NDARRAY, _DTYPE, _ENCODE = _Global("numpy", "ndarray"), _Global("numpy", "dtype"), _Global("_codecs", "encode")
+_ARRAY = {_Global(f"numpy.{core}.multiarray", "_reconstruct") for core in ("core", "_core")}
+_SCALAR = {_Global(f"numpy.{core}.multiarray", "scalar") for core in ("core", "_core")}
+_BUFFER = {_Global(f"numpy.{core}.numeric", "_frombuffer") for core in ("core", "_core")}
+ALLOWED = {_NDARRAY, _DTYPE, _ENCODE} | _ARRAY | _SCALAR | _BUFFER
+"""what numbers, and arrays of them, are pickled as; lists, dicts, texts and plain numbers need no name"""
 
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in ALLOWED:
-            raise UserError(
-                f"{self.path} is refused: its pickle asks for {module}.{name}",
-                allowed="numpy arrays, lists and dicts",
-                fix="nothing of it was run; fetch the file from the dataset's own page, or use the binary version",
-            )
-        return ALLOWED[module, name]
+
+@dataclass
+class _Begun:
+    """An array, or the type of one, whose state comes later; and where it was put in the meantime."""
+
+    code: str = ""
+    """of a type"""
+    keys: list[int] = field(default_factory=list)
+
+
+class _Refused(Exception):
+    """What no pickle of arrays has."""
 
 
 def read_pickled_arrays(path: Path) -> Any:
     """What a pickle of arrays and plain containers holds; any other one is refused before it can do anything."""
     raw = content(path)
     try:
-        return _ArraysOnly(path, raw).load()
+        return _Interpreter(path).run(raw)
     except UserError:
         raise
     except Exception as error:  # a broken pickle may fail in any way
-        raise UserError(
-            f"{path} is not a readable pickle: {error or type(error).__name__}", fix="fetch it again"
-        ) from None
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise UserError(f"{path} is not a readable pickle: {reason}", fix="fetch it again") from None
+
+
+class _Interpreter:
+    """The stack machine of the format, of which it knows no operation that could call anything."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.stack: list[Any] = []
+        self.marks: list[int] = []
+        self.memo: dict[int, Any] = {}
+
+    def run(self, raw: bytes) -> Any:
+        for operation, argument, _ in pickletools.genops(raw):
+            if operation.name == "STOP":
+                (result,) = self.stack
+                return result
+            if operation.name in _CONSTANTS:
+                self.stack.append(_CONSTANTS[operation.name](argument))
+            elif operation.name in _OPERATIONS:
+                _OPERATIONS[operation.name](self, argument)
+            elif operation.name not in ("PROTO", "FRAME"):
+                raise _Refused(f"it holds the operation {operation.name}, which arrays do not need")
+        raise _Refused("it does not end")
+
+    def pop_mark(self) -> list[Any]:
+        if not self.marks or len(self.stack) < self.marks[-1]:
+            raise _Refused("it takes what is not there")
+        return self.take(len(self.stack) - self.marks.pop())
+
+    def take(self, count: int) -> list[Any]:
+        if len(self.stack) < count:
+            raise _Refused("it takes what is not there")
+        cut = len(self.stack) - count
+        items = self.stack[cut:]
+        del self.stack[cut:]
+        return items
+
+    def ask(self, module: Any, name: Any) -> None:
+        wanted = _Global(_text(module), _text(name))
+        if wanted not in ALLOWED:
+            raise UserError(
+                f"{self.path} is refused: its pickle asks for {wanted.module}.{wanted.name}",
+                allowed="numpy arrays, lists and dicts",
+                fix="nothing of it was run; fetch the file from the dataset's own page, or use the binary version",
+            )
+        self.stack.append(wanted)
+
+    def put(self, key: int) -> None:
+        self.memo[key] = self.stack[-1]
+        if isinstance(self.stack[-1], _Begun):
+            self.stack[-1].keys.append(key)
+
+    def add(self, items: list[Any]) -> None:
+        if not isinstance(self.stack[-1], list):
+            raise _Refused("it adds to what is no list")
+        self.stack[-1].extend(items)
+
+    def make_dict(self, items: list[Any]) -> None:
+        self.stack.append({})
+        self.fill(items)
+
+    def fill(self, items: list[Any]) -> None:
+        keys, values = items[::2], items[1::2]
+        if not isinstance(self.stack[-1], dict) or not all(type(k) in (str, bytes) for k in keys):
+            raise _Refused("it has a dict whose keys are no texts")
+        self.stack[-1].update(zip(keys, values, strict=True))
+
+    def reduce(self) -> None:
+        function, arguments = self.take(2)
+        if type(arguments) is not tuple:
+            raise _Refused("it calls without arguments")
+        self.stack.append(_made(function, arguments))
+
+    def build(self) -> None:
+        (state,) = self.take(1)
+        begun = self.stack.pop()
+        if not isinstance(begun, _Begun) or type(state) is not tuple:
+            raise _Refused("it changes what is no array")
+        done = _dtype(begun.code, state) if begun.code else _array(*_five(state))
+        for key in begun.keys:
+            self.memo[key] = done
+        self.stack.append(done)
+
+
+def _made(function: Any, arguments: tuple[Any, ...]) -> Any:
+    """What the names that are allowed stand for."""
+    match arguments:
+        case (text, codec) if function == _ENCODE and type(text) is str:
+            if _text(codec) != "latin1":  # how old protocols store bytes
+                raise _Refused(f"codec {_text(codec)!r}")
+            return text.encode("latin1")
+        case (kind, tuple(), _) if function in _ARRAY and kind == _NDARRAY:
+            return _Begun()
+        case (code, 0 | 1, 0 | 1) if function == _DTYPE:
+            if not _NUMBERS.fullmatch(_text(code)):
+                raise _Refused(f"arrays of the type {_text(code)!r}")
+            return _Begun(_text(code))
+        case (dtype, data) if function in _SCALAR:
+            return _array(1, (), dtype, False, data).item()
+        case (data, dtype, shape, order) if function in _BUFFER and order in ("C", "F"):
+            return _array(1, shape, dtype, order == "F", data)
+    raise _Refused("it calls what is no array")
+
+
+def _five(state: tuple[Any, ...]) -> tuple[Any, Any, Any, Any, Any]:
+    if len(state) != 5:
+        raise _Refused("it has an array of another kind")
+    return state
+
+
+def _array(version: Any, shape: Any, dtype: Any, fortran: Any, data: Any) -> np.ndarray:
+    """An array of the bytes of a file, if they are as many as it needs."""
+    if not isinstance(dtype, np.dtype) or type(data) not in (bytes, bytearray):
+        raise _Refused("it has an array that is not made of bytes")
+    if type(shape) is not tuple or not all(type(n) is int and 0 <= n <= len(data) for n in shape) or len(shape) > 4:
+        raise _Refused("it has an array without a shape")
+    if math.prod(shape) * dtype.itemsize != len(data):
+        raise _Refused(f"an array of shape {shape} has {len(data)} bytes")
+    return np.frombuffer(bytes(data), dtype).reshape(shape, order="F" if fortran else "C")
+
+
+def _dtype(code: str, state: tuple[Any, ...]) -> np.dtype[Any]:
+    """A type of numbers, in the order of bytes that its state tells."""
+    match state:
+        case (3, order, None, None, None, -1, -1, 0) if _text(order) in ("<", ">", "|", "="):
+            return np.dtype(_text(order) + code)
+    raise _Refused("it has an array of something else than numbers")
+
+
+def _text(value: Any) -> str:
+    """Python 2 has texts of bytes."""
+    if type(value) not in (str, bytes):
+        raise _Refused("it has something else where a name should be")
+    return value if type(value) is str else value.decode("latin1")
+
+
+_CONSTANTS: dict[str, Callable[[Any], Any]] = {
+    **{name: lambda a: a for name in (
+        "INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT",
+        "UNICODE", "SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8",
+    )},
+    **{name: lambda a: a.encode("latin1") for name in ("STRING", "BINSTRING", "SHORT_BINSTRING")},  # of Python 2
+    "NONE": lambda _: None,
+    "NEWTRUE": lambda _: True,
+    "NEWFALSE": lambda _: False,
+    "EMPTY_LIST": lambda _: [],
+    "EMPTY_TUPLE": lambda _: (),
+    "EMPTY_DICT": lambda _: {},
+}  # fmt: skip
+_OPERATIONS: dict[str, Callable[[_Interpreter, Any], None]] = {
+    "MARK": lambda m, _: m.marks.append(len(m.stack)),
+    "GLOBAL": lambda m, a: m.ask(*a.split(" ", 1)),
+    "STACK_GLOBAL": lambda m, _: m.ask(*m.take(2)),
+    "INST": lambda m, a: m.ask(*a.split(" ", 1)),
+    "LIST": lambda m, _: m.stack.append(m.pop_mark()),
+    "APPEND": lambda m, _: m.add(m.take(1)),
+    "APPENDS": lambda m, _: m.add(m.pop_mark()),
+    "TUPLE": lambda m, _: m.stack.append(tuple(m.pop_mark())),
+    "TUPLE1": lambda m, _: m.stack.append(tuple(m.take(1))),
+    "TUPLE2": lambda m, _: m.stack.append(tuple(m.take(2))),
+    "TUPLE3": lambda m, _: m.stack.append(tuple(m.take(3))),
+    "DICT": lambda m, _: m.make_dict(m.pop_mark()),
+    "SETITEM": lambda m, _: m.fill(m.take(2)),
+    "SETITEMS": lambda m, _: m.fill(m.pop_mark()),
+    "REDUCE": lambda m, _: m.reduce(),
+    "BUILD": lambda m, _: m.build(),
+    "PUT": lambda m, a: m.put(a),
+    "BINPUT": lambda m, a: m.put(a),
+    "LONG_BINPUT": lambda m, a: m.put(a),
+    "MEMOIZE": lambda m, _: m.put(len(m.memo)),
+    "GET": lambda m, a: m.stack.append(m.memo[a]),
+    "BINGET": lambda m, a: m.stack.append(m.memo[a]),
+    "LONG_BINGET": lambda m, a: m.stack.append(m.memo[a]),
+}
