@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from manyheads import SGD, Federation, Round
 from manyheads.core.contract import Algorithm
-from manyheads.core.randomness import Purpose, batch_plan, generator
+from manyheads.core.randomness import Purpose, batch_plan, generator, torch_seeded
 from manyheads.run.loop import sample_cohort
 from manyheads.run.training import Training
 
@@ -45,9 +45,14 @@ def average(weights: list[Weights], shares: list[float]) -> Weights:
 class Plain:
     """One run of one method. ``server`` and ``clients`` hold dictionaries of weights by name."""
 
-    def __init__(self, algorithm: Any, module: nn.Module, head: list[str], federation: Federation, training: Training):
+    def __init__(
+        self, algorithm: Any, module: nn.Module, head: list[str], federation: Federation, training: Training,
+        buffers: list[str] | None = None,
+    ):  # fmt: skip
         self.a, self.module, self.head, self.federation, self.training = algorithm, module, head, federation, training
-        self.start = {k: v.detach().clone() for k, v in module.named_parameters()}
+        trained = {k: v for k, v in module.named_parameters() if v.requires_grad}
+        self.start = {k: v.detach().clone() for k, v in trained.items()}
+        self.start |= {k: module.get_buffer(k).clone() for k in buffers or ()}
         self.body = [k for k in self.start if k not in head]
         self.server: dict[str, Any] = {}
         self.clients: dict[int, dict[str, Any]] = {}
@@ -57,7 +62,11 @@ class Plain:
 
     def data(self, i: int) -> tuple[Tensor, Tensor]:
         x, y = self.federation.train.client(i)
-        return torch.from_numpy(np.array(x)), torch.from_numpy(np.array(y))
+        return self.fitting(torch.from_numpy(np.array(x))), torch.from_numpy(np.array(y))
+
+    def fitting(self, x: Tensor) -> Tensor:
+        """Samples in the model's precision."""
+        return x.to(next(self.module.parameters()).dtype) if x.is_floating_point() else x
 
     def size(self, i: int) -> int:
         return int(self.federation.train.sizes[i])
@@ -82,7 +91,7 @@ class Plain:
     def gradient(self, w: Weights, i: int, rows: np.ndarray) -> Weights:
         net = self.net(w)
         self.loss(net, i, rows).backward()
-        return {k: p.grad.clone() for k, p in net.named_parameters()}
+        return {k: torch.zeros_like(p) if p.grad is None else p.grad for k, p in net.named_parameters() if k in w}
 
     def hessian_times(self, w: Weights, v: Weights, i: int, rows: np.ndarray) -> Weights:
         """By the whole Hessian matrix."""
@@ -103,20 +112,27 @@ class Plain:
         extra: Callable[[Weights], Weights] | None = None, **how: int,
     ) -> Weights:  # fmt: skip
         net, names = self.net(w), set(train if train is not None else w)
+        for k, p in net.named_parameters():
+            p.requires_grad_(k in names)
         chosen = {k: p for k, p in net.named_parameters() if k in names}
         groups = [
             {"params": [p for k, p in chosen.items() if not k.endswith("bias")], "weight_decay": opt.weight_decay},
             {"params": [p for k, p in chosen.items() if k.endswith("bias")], "weight_decay": 0.0},
         ]
+        if not chosen:
+            return w
         optimizer = torch.optim.SGD([g for g in groups if g["params"]], lr=opt.lr, momentum=opt.momentum)
-        for rows in self.plan(i, phase, **how):
-            optimizer.zero_grad()
-            self.loss(net, i, rows).backward()
-            if extra is not None:
-                for k, g in extra({k: p.detach() for k, p in chosen.items()}).items():
-                    chosen[k].grad += g
-            optimizer.step()
-        return {k: v.detach().clone() for k, v in net.named_parameters()}
+        with torch_seeded(self.training.seed, Purpose.NOISE, self.round, i, phase):
+            for rows in self.plan(i, phase, **how):
+                optimizer.zero_grad()
+                loss = self.loss(net, i, rows)
+                if loss.requires_grad:
+                    loss.backward()
+                if extra is not None:
+                    for k, g in extra({k: p.detach() for k, p in chosen.items()}).items():
+                        chosen[k].grad += g
+                optimizer.step()
+        return {k: v.detach().clone() if k in names else w[k] for k, v in net.state_dict().items() if k in w}
 
     @property
     def work(self) -> dict[str, int]:
@@ -184,7 +200,7 @@ class Plain:
         both = {**self.server["body"], **own["head"]}
         both = self.sgd(both, i, 0, self.a.sgd, train=self.head, batch=self.a.batch, epochs=self.a.head_epochs)
         how = {"batch": self.a.batch, "epochs": self.a.body_epochs, "steps": self.a.body_steps}
-        both = self.sgd(both, i, 1, self.a.sgd, train=self.body, **how)
+        both = self.sgd(both, i, 1 if self.head else 0, self.a.sgd, train=self.body, **how)
         own["head"] = only(both, self.head)
         return only(both, self.body)
 
@@ -349,6 +365,9 @@ class Plain:
             self.merge_mean(cohort, uploads, shares)
 
 
-def run(algorithm: Algorithm, module: nn.Module, head: list[str], federation: Federation, training: Training) -> Plain:
-    """A whole run of the plain loop."""
-    return Plain(algorithm, module, head, federation, training).run()
+def run(
+    algorithm: Algorithm, module: nn.Module, head: list[str], federation: Federation, training: Training,
+    buffers: list[str] | None = None,
+) -> Plain:  # fmt: skip
+    """A whole run of the plain loop; ``buffers`` are trained and averaged too."""
+    return Plain(algorithm, module, head, federation, training, buffers).run()

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from manyheads import Params, State, Tree
+from manyheads.core.trees import aligned
 
 C = 3
 
@@ -180,3 +181,17 @@ def test_an_unpickled_tree_shares_no_memory_with_the_original():
     tree = server_tree()
     pickle.loads(pickle.dumps(tree))["w"].zero_()
     assert_same(tree, server_tree())
+
+
+def test_values_from_elsewhere_are_put_where_torch_would_put_them():
+    """Products may differ in the last bit by where their factors lie, so a pipe or a file must not decide that."""
+    raw = torch.zeros(100, dtype=torch.uint8)
+    apart = raw[4:].view(torch.float32)[:20]
+    assert apart.data_ptr() % 64
+    moved = aligned(apart)
+    assert moved.data_ptr() % 64 == 0
+    assert torch.equal(moved, apart)
+    assert aligned(moved) is moved
+    tree = Tree({"a": apart})
+    again = pickle.loads(pickle.dumps(tree))
+    assert again["a"].data_ptr() % 64 == 0

@@ -76,7 +76,7 @@ def test_a_method_without_personal_parameters_cannot_keep_them_local():
 
 
 def test_a_method_of_gradients_alone_is_refused():
-    with pytest.raises(UserError, match="would leave batch norm's statistics"):
+    with pytest.raises(UserError, match="would leave running statistics"):
         simulate(APFL(), Model(net(), norm="average"), federation(), rounds=1)
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from manyheads.core.errors import Damaged
 from manyheads.core.files import replacing
+from manyheads.core.trees import aligned
 
 __all__ = [
     "checkpoint_path",
@@ -59,7 +60,7 @@ def read_tensors(path: Path, facts: Mapping[str, str]) -> dict[str, Tensor]:
     try:
         with safe_open(path, framework="pt") as file:
             found = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+            tensors = {name: aligned(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118 (not a mapping)
     except (SafetensorError, OSError) as error:
         raise Damaged(f"{path} cannot be read: {error}") from None
     if found.pop("sha256", "") != hash_tensors(tensors).hexdigest():

@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 import torch
 
-__all__ = ["Purpose", "batch_plan", "generator", "torch_seeded"]
+__all__ = ["Purpose", "batch_plan", "generator", "steps_per_pass", "torch_seeded"]
 
 
 class Purpose(IntEnum):
@@ -52,6 +52,17 @@ def torch_seeded(seed: int, purpose: Purpose, *address: int) -> Iterator[None]:
         yield
 
 
+def steps_per_pass(samples: int, batch: int, smallest: int = 1) -> int:
+    """How many batches one pass over the data has; see :func:`batch_plan`.
+
+    >>> [steps_per_pass(11, batch=10, smallest=s) for s in (1, 2)]
+    [2, 1]
+    """
+    if batch <= 0 or batch >= samples:
+        return 1
+    return samples // batch + (samples % batch >= smallest)
+
+
 def batch_plan(
     rng: np.random.Generator,
     samples: int,
@@ -71,11 +82,9 @@ def batch_plan(
     >>> [len(b) for b in batch_plan(np.random.default_rng(0), 5, batch=2, epochs=1)]
     [2, 2, 1]
     """
+    per_pass = steps_per_pass(samples, batch, smallest)
     if batch <= 0 or batch >= samples:
         return [np.arange(samples)] * (steps or epochs)
-    per_pass = -(-samples // batch)
-    if 0 < samples % batch < smallest:
-        per_pass -= 1
     if independent:
         return [rng.choice(samples, batch, replace=False) for _ in range(steps or epochs * per_pass)]
     passes = -(-steps // per_pass) if steps else epochs

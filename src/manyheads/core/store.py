@@ -26,7 +26,7 @@ from torch import Tensor
 
 from manyheads.core.errors import Damaged, UserError
 from manyheads.core.files import writing
-from manyheads.core.trees import State
+from manyheads.core.trees import State, aligned
 
 __all__ = ["Layout", "PersonalStore"]
 
@@ -77,7 +77,7 @@ class Layout:
         """The states in [C, nbytes] bytes."""
         leaves: dict[str, Tensor] = {}
         for name, dtype, shape, offset, size in self.fields:
-            flat = torch.from_numpy(np.ascontiguousarray(records[:, offset : offset + size]))
+            flat = aligned(torch.from_numpy(np.ascontiguousarray(records[:, offset : offset + size])))
             leaves[name] = flat.view(dtype).reshape(len(records), *shape)
         return self.template.unflat(leaves)
 

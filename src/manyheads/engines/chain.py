@@ -76,7 +76,9 @@ class Chain:
     def of(cls, module: nn.Module, prefix: str = "") -> Chain | None:
         """The chain that a module is, ``prefix`` standing before its parameters' names; None if it is none."""
         if any(m._forward_hooks or m._forward_pre_hooks for m in module.modules()):
-            return None  # something else happens in between, as with weight normalisation
+            return None  # something else happens in between
+        if len(list(module.parameters())) != len(list(module.named_parameters(remove_duplicate=False))):
+            return None  # layers that share a weight move it together
         layers = list(_layers(module, prefix))
         flat = repr(layers[0][1]) == repr(nn.Flatten()) if layers else False
         links: list[Link] = []

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from manyheads.core.trees import aligned
 from manyheads.data import Samples, Scaling
 from manyheads.engines.augment import crop_flip, no_crops
 
@@ -89,7 +90,7 @@ class ClientBatch:
     def x(self) -> Tensor:
         every = torch.arange(len(self.data.y), device=self.rows.device)
         if self.rows.numel() == len(every) and torch.equal(self.rows.flatten(), every):
-            x = self.data.x.view(*self.rows.shape, *self.data.x.shape[1:])  # all samples, as they lie
+            x = aligned(self.data.x).view(*self.rows.shape, *self.data.x.shape[1:])  # all samples, as they lie
         else:
             x = take(self.data.x, self.rows)
         if self.crops is None:

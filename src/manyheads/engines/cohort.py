@@ -8,6 +8,7 @@ stacking wins for small ones, and for the heads on features that are computed on
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise
 from typing import Literal
@@ -15,17 +16,18 @@ from typing import Literal
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from manyheads.core.contract import Batch, Round, Step
 from manyheads.core.errors import UserError
 from manyheads.core.optim import SGD, FineTune, TorchOptimizer
-from manyheads.core.randomness import Purpose
+from manyheads.core.randomness import Purpose, steps_per_pass
 from manyheads.core.trees import State, Tree
 from manyheads.engines.augment import crop_flip, draw_crops
 from manyheads.engines.chain import Chain, descend
 from manyheads.engines.client_data import ClientBatch, ClientData, channels_last, pad_rows, slices
 from manyheads.engines.derivatives import Losses, gradient, hvp
-from manyheads.engines.descent import Descent, TorchDescent
+from manyheads.engines.descent import Descent, TorchDescent, gradients
 from manyheads.engines.draws import Draws, Plan
 from manyheads.engines.layers import Steps
 from manyheads.models import Model, Net, losses
@@ -115,7 +117,7 @@ class LocalCohort:
         return self._sgd_looped(net, x, part, rest, plans, opt, prox, correction)
 
     def steps(self, *, batch: int, epochs: int = 0, steps: int = 0) -> Tensor:
-        per_epoch = [-(-int(n) // batch) if 0 < batch < n else 1 for n in self.data.sizes]
+        per_epoch = [steps_per_pass(int(n), batch, self.model.smallest_batch) for n in self.data.sizes]
         return torch.tensor([steps or epochs * e for e in per_epoch], device=self.data.x.device)
 
     @torch.no_grad()
@@ -183,7 +185,7 @@ class LocalCohort:
         assert isinstance(on, ClientBatch)
         if self.model.statistics:
             raise UserError(
-                "this method works with gradients alone and would leave batch norm's statistics as they were",
+                "this method works with gradients alone and would leave running statistics as they were",
                 fix="use a method that trains by SGD (fedavg, fedper, fedrep, ...), or GroupNorm",
             )
         chain = self._chain(self.model.net, self.data.x)
@@ -202,21 +204,31 @@ class LocalCohort:
     def _by_autograd(self, params: Tree, on: ClientBatch, vector: Tree | None) -> tuple[Tensor, dict[str, Tensor]]:
         """The losses, and the gradient or Hessian-vector product."""
         x, y, count = on.x, on.y, len(on)
+        twice = (
+            sdpa_kernel(SDPBackend.MATH) if vector is not None else nullcontext()
+        )  # the form of attention that can be
         if count > 1:
             leaves = {k: v.expand(count, *v.shape) if self._is_shared(k, v) else v for k, v in params.items()}
             leaves = {k: v.detach().requires_grad_() for k, v in leaves.items()}
-            out = self.model.net.stacked(leaves, x).flatten(0, 1)
+            with twice:
+                out = self.model.net.stacked(leaves, x.clone()).flatten(0, 1)
         else:
             own = {k: v if self._is_shared(k, v) else v[0] for k, v in params.items()}
             leaves = self.model.net.bind(own, train=params)
-            with self._draws.noise(int(on.members[0])):
+            with self._draws.noise(int(on.members[0])), twice:
                 out = self.model.net(x[0])
         loss = (losses(self.data.task, out, y.flatten(0, 1)).view(on.rows.shape) * on.weight).sum(dim=1)
         wrt = list(leaves.values())
         found = torch.autograd.grad(loss.sum(), wrt, create_graph=vector is not None, materialize_grads=True)
         if vector is not None:
             along = [vector[k].reshape(leaf.shape) for k, leaf in leaves.items()]
-            found = torch.autograd.grad(found, wrt, along, materialize_grads=True)
+            try:
+                found = torch.autograd.grad(found, wrt, along, materialize_grads=True)
+            except RuntimeError as error:
+                raise UserError(
+                    f"the model cannot be differentiated twice: {str(error).splitlines()[0]}",
+                    fix="use a variant without the Hessian: fo or hf",
+                ) from error
         shapes = {k: (count, *self._template[k].shape) for k in leaves}
         return loss.detach(), {k: g.detach().reshape(shapes[k]) for k, g in zip(leaves, found, strict=True)}
 
@@ -241,11 +253,7 @@ class LocalCohort:
     def _chain(self, net: Net, x: Tensor) -> Chain | None:
         """The layers, if they are a plain chain, which needs no autograd; augmented images are made batch by batch."""
         if net not in self._chains:
-            prefix = ""
-            if net is not self.model.net:  # the head alone, whose parameters carry the names they have in the model
-                local = next(iter(dict(net.module.named_parameters())))
-                prefix = next(iter(self.model.params.head)).removesuffix(local)
-            self._chains[net] = Chain.of(net.module, prefix)
+            self._chains[net] = Chain.of(net.module, net.prefix)
         chain = self._chains[net]
         return chain if chain is not None and chain.reads(x) and not self.data.augment else None
 
@@ -256,7 +264,7 @@ class LocalCohort:
         return (
             head
             and not self.model.random
-            and not self.model.statistics
+            and not self.model.mixes
             and not self.data.augment
             and visits >= len(self.data.y)
         )
@@ -307,7 +315,7 @@ class LocalCohort:
             with self._draws.noise(client):
                 for rows in plan:
                     chosen = torch.from_numpy(rows + start)
-                    if self.model.statistics and len(rows) == 1:
+                    if len(rows) < self.model.smallest_batch:
                         raise UserError(
                             f"batch norm cannot train on a single sample, as client {self.clients[client]} would have to",
                             fix="leave the client out, take a larger batch, or use GroupNorm",
@@ -319,11 +327,11 @@ class LocalCohort:
                         )
                     inputs = channels_last(inputs)
                     loss = losses(self.data.task, net(inputs), self.data.y[chosen]).mean()
-                    descent.step(torch.autograd.grad(loss, descent.params, materialize_grads=True))
+                    descent.step(gradients(loss, descent.params))
                     self._loss[client] += loss.detach()
             self._loss_steps[client] += len(plan)
-            for name, leaf in own.items():
-                if leaf.ndim == 4:  # not a view
+            for name, leaf in (own | net.statistics).items():
+                if name in own and (leaf.ndim == 4 or name in self.model.statistics):  # not a view
                     trained[name][client] = leaf
         return trained
 
@@ -366,7 +374,7 @@ class LocalCohort:
             out = net.stacked(dict(zip(part, leaves, strict=True)) | rest, inputs)
             each = losses(self.data.task, out.flatten(0, 1), self.data.y[rows].flatten(0, 1)).view(rows.shape)
             loss = (each * weight).sum(dim=1)
-            descent.step(torch.autograd.grad(loss.sum(), leaves, materialize_grads=True))
+            descent.step(gradients(loss.sum(), leaves))
             loss_C[:active] += loss.detach()
         self._loss[position] += loss_C
         self._loss_steps[order] += steps

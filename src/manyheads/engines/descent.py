@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from manyheads.core.optim import SGD, TorchOptimizer
 
-__all__ = ["Descent", "Pull", "TorchDescent"]
+__all__ = ["Descent", "Pull", "TorchDescent", "gradients"]
 
 Pull = tuple[float | Tensor, Mapping[str, Tensor]]
 """strength, one or a client's each, and anchor of a proximal term"""
-Grads = tuple[Tensor, ...] | list[Tensor]
+Grads = Sequence[Tensor | None]
+"""None: the loss does not depend on that parameter, which then does not decay either, as with torch's own optimizers"""
 
 
 class Descent:
@@ -47,14 +48,17 @@ class Descent:
         self.mu = [m[:clients] if isinstance(m, Tensor) and m.ndim else m for m in self.mu]
 
     @torch.no_grad()
-    def step(self, grads: Grads) -> None:
+    def step(self, found: Grads) -> None:
+        grads = [torch.zeros_like(p) if g is None else g for g, p in zip(found, self.params, strict=True)]
         if self.anchor:
             terms = zip(grads, self.mu, self.params, self.anchor, strict=True)
             grads = [g + m * (p - a) for g, m, p, a in terms]
         if self.correction:
-            grads = torch._foreach_add(grads, self.correction)
+            grads = list(torch._foreach_add(grads, self.correction))
         if self.opt.weight_decay:
-            grads = [g + d * p if d else g for g, d, p in zip(grads, self.decay, self.params, strict=True)]
+            pulled = bool(self.anchor or self.correction)
+            decay = [d if g is not None or pulled else 0.0 for d, g in zip(self.decay, found, strict=True)]
+            grads = [g + d * p if d else g for g, d, p in zip(grads, decay, self.params, strict=True)]
         if self.velocity:
             torch._foreach_mul_(self.velocity, self.opt.momentum)
             torch._foreach_add_(self.velocity, grads)
@@ -96,6 +100,13 @@ class TorchDescent:
         self._optimizer.step()
         for p in self.params:
             p.grad = None
+
+
+def gradients(loss: Tensor, params: Sequence[Tensor]) -> Grads:
+    """The gradient with respect to each parameter; None where the loss does not depend on it."""
+    if not loss.requires_grad:
+        return [None] * len(params)
+    return torch.autograd.grad(loss, params, allow_unused=True)
 
 
 def _beside(scale: float | Tensor, value: Tensor) -> float | Tensor:

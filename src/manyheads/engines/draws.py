@@ -42,9 +42,9 @@ class Draws:
         if batch <= 0:  # all samples in every step: nothing is drawn, and generators take time to make
             whole = np.arange(sizes.max())
             return [[whole[:size]] * (steps or epochs) for size in sizes]
-        smallest = 2 if self._model.statistics else 1
+        least = self._model.smallest_batch
         return [
-            batch_plan(self._generator(c), int(n), batch=batch, epochs=epochs, steps=steps, smallest=smallest)
+            batch_plan(self._generator(c), int(n), batch=batch, epochs=epochs, steps=steps, smallest=least)
             for c, n in zip(self._clients, sizes, strict=True)
         ]
 

@@ -96,7 +96,7 @@ class Workbench:
         """Local training, from what was sent to all (``shared``) and, with a client dimension, to each (``own``)."""
         download, client = (s.map(lambda v: v.to(self.device)) for s in (shared | own, client))
         data = self._data(self.federation.train, clients, self.federation.augment)
-        if self.algorithm.pooled and self.mode != "loop":
+        if self.algorithm.pooled and self.mode != "loop" and not self.model.mixes:
             cohort = LocalCohort(self.model, data, clients, round, self.mode, pooled=torch.from_numpy(weights))
             update = self.algorithm.local(cohort, download, client)
             if finite_clients(update.upload, 1).all():

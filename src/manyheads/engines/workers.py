@@ -17,7 +17,6 @@ from multiprocessing.context import BaseContext
 from queue import SimpleQueue
 from typing import Any
 
-import numpy as np
 import torch
 
 from manyheads.core.errors import UserError
@@ -133,7 +132,7 @@ def _send(connection: Connection, packed: Packed) -> None:
 
 def _receive(connection: Connection) -> Any:
     rest, sizes = connection.recv()
-    arrays = [np.empty(size, np.uint8) for size in sizes]
+    arrays = [torch.empty(size, dtype=torch.uint8).numpy() for size in sizes]  # see core.trees.aligned
     for array in arrays:
         view = array.data
         while view.nbytes:

@@ -4,7 +4,8 @@ from manyheads.models.cnn import CifarCNN, CifarCNN100, SixLayerCNN
 from manyheads.models.linear import LinearRepresentation
 from manyheads.models.lstm import LSTM
 from manyheads.models.mlp import MLP, EluMLP, FemnistMLP
-from manyheads.models.model import Model, Net, losses
+from manyheads.models.model import Model, losses
+from manyheads.models.net import Net
 from manyheads.models.relu import ReluNet
 from manyheads.models.zoo import MODELS, build_model, model_named
 

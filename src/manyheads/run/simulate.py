@@ -11,7 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
-from torch import nn
+import numpy as np
+from torch import Tensor, nn
 
 from manyheads.core.checkpoint import rounds_on_disk
 from manyheads.core.contract import Algorithm, algorithm_named
@@ -22,7 +23,7 @@ from manyheads.core.optim import FineTune
 from manyheads.core.settings import as_dict, build
 from manyheads.core.store import PersonalStore
 from manyheads.core.trees import State
-from manyheads.data import Federation
+from manyheads.data import Federation, Samples
 from manyheads.engines.client_data import ClientData
 from manyheads.engines.pool import Engine, Pool
 from manyheads.engines.workbench import LOCAL, Keep, model_of
@@ -201,11 +202,9 @@ def load(path: str | Path, model: Model | nn.Module | None = None, say: Say | No
 
 def check(algorithm: Algorithm, model: Model, federation: Federation, training: Training) -> None:
     """Refuse what cannot work before anything is written."""
-    like = next(iter(model.params.all.values()))
-    few = ClientData.of(federation.train.select([0]), federation.task, like, federation.scaling)
-    model.check(few.x[:2], federation.task, federation.outputs)
+    model.check(_few_samples(federation, model), federation.task, federation.outputs)
     if training.engine.mode == "stacked" and (model.random or not model.stackable):
-        why = "draws random numbers (dropout)" if model.random else "does not go through torch.func.vmap"
+        why = model.unstackable or "draws random numbers (dropout)"
         raise UserError(
             f"this model cannot be stacked: it {why}", where="engine", given="stacked", allowed="auto, loop"
         )
@@ -239,6 +238,14 @@ def check(algorithm: Algorithm, model: Model, federation: Federation, training: 
         raise UserError(
             "the federation has no new clients", where="evaluate.who", fix="keep some aside: --new-clients 0.2"
         )
+
+
+def _few_samples(federation: Federation, model: Model) -> Tensor:
+    """Inputs of several clients, as the model gets to see them."""
+    train = federation.train
+    rows = np.unique(np.linspace(0, len(train.y) - 1, 4).astype(int))
+    few = Samples(train.x[rows], train.y[rows], np.array([0, len(rows)]))
+    return ClientData.of(few, federation.task, next(iter(model.params.all.values())), federation.scaling).x
 
 
 def _personal_state(algorithm: Algorithm, model: Model, training: Training) -> State:

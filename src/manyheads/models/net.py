@@ -1,0 +1,66 @@
+"""A module whose parameters are lent to it for each computation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from torch import Tensor, nn
+
+from manyheads.core.errors import UserError
+from manyheads.models.stacked import is_plain, stacked_forward
+
+__all__ = ["Net", "statistics_of"]
+
+
+class Net:
+    """A module, or its head alone (``prefix`` then stands before its parameters' names), and its running statistics."""
+
+    def __init__(self, module: nn.Module, prefix: str = "", statistics: Iterable[str] = ()) -> None:
+        self.module, self.prefix = module, prefix
+        self._own = {prefix + name: p for name, p in module.named_parameters()}
+        self._statistics = {name: _owner(module, name.removeprefix(prefix)) for name in statistics}
+        self._plain = is_plain(module)
+
+    def bind(self, params: Mapping[str, Tensor], train: Iterable[str] = ()) -> dict[str, Tensor]:
+        """Let the module compute with these tensors (not copies of them); gives those to ``train``, as leaves."""
+        chosen = set(train)
+        for name, own in self._own.items():
+            if name in params:
+                own.data = params[name]
+                own.requires_grad_(name in chosen)
+        for name, (layer, buffer) in self._statistics.items():
+            if name in params:  # a pass in training changes them in place: only those that are to be trained
+                layer._buffers[buffer] = params[name] if name in chosen else params[name].clone()
+        return {name: own for name, own in self._own.items() if name in chosen}
+
+    @property
+    def statistics(self) -> dict[str, Tensor]:
+        """As the last pass left them: some layers change them in place, others put new ones in their place."""
+        return {name: layer.get_buffer(buffer).detach() for name, (layer, buffer) in self._statistics.items()}
+
+    def __call__(self, x: Tensor) -> Tensor:
+        out: Tensor = self.module(x.clone())  # a forward that writes into its input must not reach the samples
+        return out
+
+    def stacked(self, params: Mapping[str, Tensor], x: Tensor) -> Tensor:
+        """Outputs of many clients' models at once; see :func:`stacked_forward`."""
+        own = {k.removeprefix(self.prefix): v for k, v in params.items()}
+        return stacked_forward(self.module, own, x, self._plain)
+
+
+def statistics_of(module: nn.Module) -> Iterator[str]:
+    """The names of the running statistics of norm layers."""
+    for name, layer in module.named_modules():
+        if isinstance(layer, nn.modules.batchnorm._NormBase) and layer.track_running_stats:
+            if layer.momentum is None:
+                raise UserError(
+                    f"the norm layer {name!r} counts its batches, and clients that average cannot share a count",
+                    given="momentum=None",
+                    fix="give it a momentum, such as 0.1",
+                )
+            yield from (f"{name}.{buffer}".lstrip(".") for buffer in ("running_mean", "running_var"))
+
+
+def _owner(module: nn.Module, name: str) -> tuple[nn.Module, str]:
+    layer, _, buffer = name.rpartition(".")
+    return module.get_submodule(layer), buffer
