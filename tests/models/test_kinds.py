@@ -132,3 +132,11 @@ def test_the_number_of_steps_knows_which_batches_batch_norm_leaves_out():
             torch.testing.assert_close(
                 control, (start[leaf] - moved[leaf]) / (method.server_lr * 2 * method.lr), atol=1e-5, rtol=1e-3
             )
+
+
+@pytest.mark.parametrize("name", ["parametrized", "residual"])
+def test_a_model_that_cannot_travel_to_spawned_workers_is_refused_before_anything_is_written(name, tmp_path):
+    engine = Engine(workers=2, start_method="spawn")
+    with pytest.raises(UserError, match="cannot be sent to worker processes"):
+        simulate(METHODS[0], model_of(KINDS[name]), VECTORS, rounds=1, engine=engine, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()

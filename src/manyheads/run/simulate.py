@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import shutil
 import warnings
 from collections.abc import Callable, Sequence
@@ -208,6 +209,7 @@ def check(algorithm: Algorithm, model: Model, federation: Federation, training: 
         raise UserError(
             f"this model cannot be stacked: it {why}", where="engine", given="stacked", allowed="auto, loop"
         )
+    _check_travels(algorithm, model, training.engine)
     sample_cohort(training, len(federation), 1)
     Monitors(training.monitor, algorithm, model, federation, training.seed)
     kept = {leaf.partition("/")[2] for leaf in algorithm.init_client(model.params).flat}
@@ -238,6 +240,20 @@ def check(algorithm: Algorithm, model: Model, federation: Federation, training: 
         raise UserError(
             "the federation has no new clients", where="evaluate.who", fix="keep some aside: --new-clients 0.2"
         )
+
+
+def _check_travels(algorithm: Algorithm, model: Model, engine: Engine) -> None:
+    """Workers that are not forked get everything by pickling."""
+    if engine.resolved_workers() == 1 or engine.resolved_start_method() == "fork":
+        return
+    try:
+        pickle.dumps((algorithm, model))
+    except Exception as error:
+        raise UserError(
+            f"the model cannot be sent to worker processes: {(str(error).splitlines() or ['?'])[0]}",
+            where="engine.workers",
+            fix="use one worker, or a class that stands in a module of its own, without parametrizations",
+        ) from error
 
 
 def _few_samples(federation: Federation, model: Model) -> Tensor:
