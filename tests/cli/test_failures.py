@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -13,7 +14,9 @@ from pathlib import Path
 import pytest
 import torch
 from commands import call, error_of
+from problems import ragged, small_net
 
+from manyheads import Engine, FedAvg, UserError, compare, simulate
 from manyheads.cli.failures import explained
 
 COMMAND = [sys.executable, "-m", "manyheads"]
@@ -65,6 +68,9 @@ def test_a_traceback_that_cannot_be_written_is_said(broken, capsys, monkeypatch,
         (OSError(errno.EMFILE, "Too many open files", "x"), "too many open files; allow more"),
         (PermissionError(errno.EACCES, "Permission denied", "a/b.csv"), "a/b.csv: Permission denied"),
         (OSError(errno.ENOSPC, "No space left on device"), "cannot write: No space left on device; free some space"),
+        (RuntimeError("can't start new thread"), "no more threads can be started; allow more"),
+        (RuntimeError("value cannot be converted to type float without overflow"), "a number is too large"),
+        (OverflowError(34, "Numerical result out of range"), "a number is too large to compute with"),
         (ImportError("libx.so: failed to map segment"), "cannot load what manyheads needs: libx.so"),
     ],
 )
@@ -100,3 +106,56 @@ def test_nobody_to_tell_is_no_reason_to_stop():
     done = shell(f"{shlex.join(COMMAND)} theory collins2022 --rounds 2 --seeds 2 --json 2>&-")
     assert len(json.loads(done.stdout)["runs"]) == 2
     assert done.returncode == 0
+
+
+SMALL = ["--data", "digits", "--clients", 4, "--rounds", 1, "--workers", 1]
+
+
+@pytest.mark.parametrize("device", ["nosuch", "meta", "cuda:99", ""])
+def test_a_device_that_is_not_there_is_refused_before_anything_is_written(capsys, tmp_path, device):
+    for command in ("run", "compare"):
+        line = error_of(capsys, command, *SMALL, "--device", device, "--out", tmp_path / "out")
+        assert f"engine.device: there is no such device here; given {device!r}; allowed: auto, cpu" in line
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(UserError, match="no such device"):
+        simulate(FedAvg(), small_net(), ragged(), rounds=1, engine=Engine(device=device), out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("method", "step"), [("fedavg", "sgd.lr"), ("scaffold", "lr"), ("perfedavg", "alpha"), ("dsgd", "lr")]
+)
+def test_a_step_size_beyond_all_numbers_is_one_line(capsys, tmp_path, method, step):
+    words = ["run", *SMALL, "--algorithm", method, f"--algorithm.{step}", "1e300", "--out", tmp_path / "out"]
+    line = error_of(capsys, *words)
+    assert f"a number is too large to compute with; likely the step size is too large ({step} = 1e+300" in line
+
+
+def test_a_comparison_leaves_out_a_step_size_beyond_all_numbers(tmp_path):
+    rates = [1e300, 0.1]
+    found = compare(ragged(), small_net(), methods=["fedavg"], rounds=1, seeds=1, rates=rates, out=tmp_path / "out")
+    assert found["methods"]["fedavg"]["rate"] == 0.1
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a = " + "[" * 5000 + "]" * 5000, "is nested too deeply"),
+        ("rounds = " + "9" * 5000, "is not valid TOML: Exceeds the limit"),
+        ("[algorithm]\nname = ['x']", "unknown algorithm; given"),
+        ("[data]\nname = 3", "unknown data; given '3'"),
+        ("[data]\nname = {a = 1}", "unknown data; given"),
+        ("[model]\nname = true", "unknown model; given"),
+        ("[partition]\nname = [1]", "unknown partition; given"),
+        ("data = 3", "config.data: bad value; given 3"),
+    ],
+)
+def test_a_file_of_settings_with_anything_in_it_is_one_line(capsys, tmp_path, text, words):
+    path = tmp_path / "config.toml"
+    path.write_text(text)
+    assert words in error_of(capsys, "run", path, "--out", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_thousands_of_workers_are_not_started():
+    assert Engine(workers=10**6).resolved_workers() <= max(16, 4 * os.cpu_count())

@@ -38,6 +38,14 @@ def explained(error: Exception) -> UserError | None:
         return error
     if isinstance(error, MemoryError) or _out_of_memory(error):
         return UserError("out of memory", fix=f"use fewer --workers, or fewer clients a round; {_GO_ON}")
+    if isinstance(error, OverflowError) or "without overflow" in str(error):  # torch's words
+        return UserError(
+            f"a number is too large to compute with ({error})", fix="likely a step size: try a smaller one"
+        )
+    if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
+        return UserError(
+            "no more threads can be started", fix=f"allow more (ulimit -u), or use fewer --workers; {_GO_ON}"
+        )
     if isinstance(error, ImportError):
         return UserError(
             f"cannot load what manyheads needs: {error}",

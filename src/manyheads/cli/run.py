@@ -55,7 +55,8 @@ def run_flags(arguments: Sequence[str]) -> list[Flag]:
     goes_with = ""
     for kind, known in _CHOSEN.items():
         table = config.get(kind, {})
-        fallback = table.get("name") if isinstance(table, dict) else None
+        named = table.get("name") if isinstance(table, dict) else None
+        fallback = named if isinstance(named, str) else None  # anything else is refused when it is built
         name = given_name(arguments, f"--{kind}") or fallback or getattr(Config(), kind).get("name", goes_with)
         if kind == "data" and name not in known and Path(name).exists():
             name = name_of_path(name)

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -15,6 +16,7 @@ import torch
 from pydantic import Field
 
 from manyheads.core.contract import Algorithm
+from manyheads.core.errors import UserError
 from manyheads.core.interrupts import held
 from manyheads.core.settings import settings
 from manyheads.data import Federation
@@ -46,9 +48,14 @@ class Engine:
     """cpu, cuda, ...; auto: a GPU if there is one"""
 
     def resolved_device(self) -> str:
-        if self.device != "auto":
-            return self.device
-        return "cuda" if torch.cuda.is_available() else "cpu"
+        if self.device == "auto":
+            return "cuda" if torch.cuda.is_available() else "cpu"
+        if not _can_be_used(self.device):
+            found = ["auto", "cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
+            raise UserError(
+                "there is no such device here", where="engine.device", given=self.device, allowed=", ".join(found)
+            )
+        return self.device
 
     def resolved_workers(self) -> int:
         if self.resolved_device() != "cpu":
@@ -58,6 +65,15 @@ class Engine:
 
     def resolved_start_method(self) -> str:
         return self.start_method if self.start_method != "auto" else "fork" if sys.platform == "linux" else "spawn"
+
+
+@cache
+def _can_be_used(device: str) -> bool:
+    """Whether a number can be put there and read back."""
+    try:
+        return float(torch.ones(1, device=device).sum()) == 1
+    except (RuntimeError, AssertionError, NotImplementedError):  # as different devices say it
+        return False
 
 
 def chunked(clients: Sequence[int], sizes: np.ndarray, parameters: int, mode: Mode) -> list[list[int]]:

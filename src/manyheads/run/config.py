@@ -63,6 +63,7 @@ def assemble(config: Config) -> tuple[Algorithm, Model, Federation, Table]:
 
 def prepare(config: Config) -> tuple[Callable[[int], Model], Federation, Table]:
     """All of it but the algorithm; the model is made of a seed."""
+    config.engine.resolved_device()  # refused before anything is read or written
     source = source_of(config.data)
     spec = _named(model_named, {"name": source.model} | config.model, "model")
     federation, table = federation_of(config, source)
@@ -150,7 +151,9 @@ def read_toml(path: Path) -> Table:
         raise UserError(f"{path} is not there", where="config") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read: {error}", where="config") from None
-    except tomllib.TOMLDecodeError as error:
+    except RecursionError:
+        raise UserError(f"{path} is nested too deeply", where="config") from None
+    except ValueError as error:  # bad TOML, or a number with thousands of digits
         raise UserError(f"{path} is not valid TOML: {error}", where="config") from None
     return {k: v for k, v in table.items() if k not in ("schema", "facts")}
 

@@ -67,7 +67,7 @@ class Loop:
         """Do the rounds that are left."""
         saved = time.monotonic()
         for index in range(self.done + 1, self.training.rounds + 1):
-            record = self._round(pool, index)
+            record = self._round_within_range(pool, index)
             self.history.append(record)
             self.done = index
             on_round(record)
@@ -77,6 +77,17 @@ class Loop:
 
     def _commit(self) -> None:
         self.directory.commit(self.done, self.server, self.store, self.history)
+
+    def _round_within_range(self, pool: Pool, index: int) -> dict[str, Any]:
+        """A round; torch refuses to compute with a step size that its numbers cannot hold."""
+        try:
+            return self._round(pool, index)
+        except RuntimeError as error:
+            if "without overflow" not in str(error):
+                raise
+            raise Diverged(
+                f"round {index}: a number is too large to compute with", fix=self._likely_cause({})
+            ) from error
 
     def _round(self, pool: Pool, index: int) -> dict[str, Any]:
         started = time.perf_counter()

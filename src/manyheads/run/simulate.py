@@ -203,6 +203,7 @@ def load(path: str | Path, model: Model | nn.Module | None = None, say: Say | No
 
 def check(algorithm: Algorithm, model: Model, federation: Federation, training: Training) -> None:
     """Refuse what cannot work before anything is written."""
+    training.engine.resolved_device()
     model.check(_few_samples(federation, model), federation.task, federation.outputs)
     if training.engine.mode == "stacked" and (model.random or not model.stackable):
         why = model.unstackable or "draws random numbers (dropout)"
