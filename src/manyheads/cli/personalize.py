@@ -89,7 +89,7 @@ def personalize(
             status.update(Text(visible(text))) if errors.is_terminal else errors.print(text)
 
         personal = make_personal(
-            load(run),
+            load(run, say=lambda words: errors.print(f"warning: {words}")),
             data,
             finetune=finetune,
             lr=lr,
