@@ -109,7 +109,7 @@ def _transport(x: np.ndarray, y: np.ndarray) -> float:
     # the program of scipy.stats.wasserstein_distance_nd, but five times as fast as there
     rows, columns = kron(eye_array(n), np.ones((1, m))), kron(np.ones((1, n)), eye_array(m))
     masses = np.concatenate([np.full(n, 1 / n), np.full(m, 1 / m)])
-    plan = linprog(cost.ravel(), A_eq=vstack([rows, columns]).tocsr(), b_eq=masses)  # type: ignore[call-overload]
+    plan = linprog(cost.ravel(), A_eq=vstack([rows, columns]).tocsr(), b_eq=masses)
     if plan.status != 0:
         raise UserError("the transport was not solved", where="wasserstein1", fix="use method='sliced'")
     return float(plan.fun)

@@ -11,8 +11,9 @@ from torch.nn import functional
 
 from manyheads.core.errors import UserError, one_of
 from manyheads.core.trees import Params, Tree
+from manyheads.models.copied import copied
 from manyheads.models.net import Net, statistics_of
-from manyheads.models.trial import copied, try_out
+from manyheads.models.trial import try_out
 
 __all__ = ["Model"]
 

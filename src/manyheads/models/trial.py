@@ -11,7 +11,6 @@ from __future__ import annotations
 import copy
 import pickle
 import random
-import types
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,17 +19,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
 
 from manyheads.core.errors import UserError
 from manyheads.core.trees import Params, Tree
+from manyheads.models.copied import TORCH_OWN, first_line
 from manyheads.models.net import Net
 
-__all__ = ["Verdict", "copied", "try_out"]
-
-_TORCH_OWN = frozenset(vars(nn.Module()))
-"""attributes that every module has"""
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+__all__ = ["Verdict", "try_out"]
 
 
 class Verdict(NamedTuple):
@@ -44,62 +39,6 @@ class Verdict(NamedTuple):
     """why several clients' models cannot be computed at once; empty if they can"""
     headed: bool
     """the output is the head, applied to features that do not depend on it"""
-
-
-# -- what can be seen without running it --------------------------------------------------------------------------------
-
-
-def copied(module: nn.Module) -> nn.Module:
-    """A copy to train, so that the user's own module is never touched; refuses what a copy would not be the same as."""
-    for name, layer in module.named_modules():
-        where = f"layer {name!r}" if name else "the model"
-        if any(is_lazy(p) for p in layer.parameters(recurse=False)):
-            raise UserError(f"{where} is lazy and has no weights yet", fix="call the model once on a few samples first")
-        if any(getattr(layer, kind, None) for kind in _HOOKS):
-            raise UserError(
-                f"{where} has hooks, which may do or keep anything",
-                fix="do it in forward(); instead of torch.nn.utils.weight_norm and spectral_norm use those of "
-                "torch.nn.utils.parametrizations",
-            )
-        if isinstance(layer, torch.jit.ScriptModule):
-            raise UserError(
-                f"{where} was compiled to a script, whose parameters cannot be lent", fix="give the module itself"
-            )
-        if "forward" in vars(layer):
-            raise UserError(f"the forward of {where} was replaced", fix="make it a method of a class of your own")
-        for attribute, value in vars(layer).items():
-            if attribute not in _TORCH_OWN and _reaches_outside(value):
-                raise UserError(
-                    f"{where} keeps a function, {attribute!r}, that holds a module or a tensor: a copy would share it",
-                    fix="make it a method",
-                )
-    for name, parameter in module.named_parameters():
-        if parameter._backward_hooks:
-            raise UserError(f"the parameter {name!r} has hooks, which a copy would lose", fix="do it in forward()")
-    try:
-        return copy.deepcopy(module)
-    except Exception as error:
-        raise UserError(f"the model cannot be copied: {_first_line(error)}") from error
-
-
-def _reaches_outside(value: object) -> bool:
-    if isinstance(value, list | tuple):
-        return any(map(_reaches_outside, value))
-    if isinstance(value, dict):
-        return any(map(_reaches_outside, value.values()))
-    if not isinstance(value, types.FunctionType):
-        return False
-    return any(isinstance(_content(cell), nn.Module | Tensor) for cell in value.__closure__ or ())
-
-
-def _content(cell: types.CellType) -> object:
-    try:
-        return cell.cell_contents
-    except ValueError:  # empty
-        return None
-
-
-# -- what shows when it runs --------------------------------------------------------------------------------------------
 
 
 def try_out(
@@ -121,7 +60,7 @@ def try_out(
             except Exception as error:
                 if dtype == own:  # some models are written for single precision only
                     raise UserError(
-                        f"the model cannot read the data: {_first_line(error)}",
+                        f"the model cannot read the data: {first_line(error)}",
                         given=f"samples of shape {tuple(x.shape[1:])}",
                     ) from error
     raise AssertionError
@@ -137,7 +76,7 @@ class _Trial:
         self.net = Net(self.module, statistics=statistics)
         self.statistics, self.dtype = statistics, dtype
         self.x = x.to(dtype) if x.is_floating_point() else x
-        self.body, self.head_names = set(params.body), set(params.head)
+        self.head_names = set(params.head)
         self.head = dict(self.module.named_modules()).get(head) if head else None
         self.head_prefix = f"{head}."
         self.sets = [self._unlike(params.all, seed) for seed in (0, 1)]
@@ -213,7 +152,7 @@ class _Trial:
             kind = type(layer)
             shared = {} if kind.__module__.startswith("torch.") else vars(kind)
             for attribute, value in {**shared, **vars(layer)}.items():
-                if attribute not in _TORCH_OWN and not attribute.startswith("__") and not callable(value):
+                if attribute not in TORCH_OWN and not attribute.startswith("__") and not callable(value):
                     yield ("attribute", f"{name}.{attribute}".lstrip(".")), _frozen(value)
         yield ("generator", "numpy's"), pickle.dumps(np.random.get_state())  # noqa: NPY002 (to see who uses it)
         yield ("generator", "Python's"), random.getstate()
@@ -275,7 +214,7 @@ class _Trial:
                 warnings.simplefilter("error")  # what vmap does by a loop of its own, it warns of
                 agrees = self._stack_agrees()
         except Exception as error:
-            return f"does not go through torch.func.vmap ({_first_line(error)})"
+            return f"does not go through torch.func.vmap ({first_line(error)})"
         return "" if agrees else "gives other numbers under torch.func.vmap"
 
     def _stack_agrees(self) -> bool:
@@ -394,7 +333,3 @@ def _frozen(value: object) -> object:
 
 def _equal(a: Tensor, b: Tensor) -> bool:
     return a.shape == b.shape and torch.allclose(a, b, rtol=0, atol=0, equal_nan=True)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
