@@ -17,11 +17,13 @@ from PIL import Image
 
 from manyheads import UserError
 from manyheads.data.readers import cifar
+from manyheads.data.readers.content import digest
 from manyheads.data.readers.idx import read_idx
 from manyheads.data.readers.images import class_folders, decode_files
 from manyheads.data.readers.leaf import leaf_images
 from manyheads.data.readers.parquet import read_image_table
 from manyheads.data.readers.pickles import read_pickled_arrays
+from manyheads.data.readers.sent140 import read_sent140
 
 RNG = np.random.default_rng(0)
 PIXELS = RNG.integers(0, 256, (2, 3072), dtype=np.uint8)
@@ -357,3 +359,65 @@ def test_pixels_of_16_bits_are_scaled_and_those_of_32_refused(tmp_path):
     Image.fromarray(np.ones((2, 2), np.float32)).save(tmp_path / "float.tiff")
     with pytest.raises(UserError, match="float.tiff has pixels of 32 bits; allowed: 8 or 16 bits"):
         decode_files([tmp_path / "float.tiff"], side=2, color=False)
+
+
+def test_other_files_under_the_name_of_data(tmp_path):
+    """Not one of the readers waits for a pipe, and none lets another error out."""
+    for name in ("a.idx", "a.parquet", "a.json", "a.csv", "a.png"):
+        os.mkfifo(tmp_path / name)
+    for read in (
+        lambda: read_idx(tmp_path / "a.idx"),
+        lambda: cifar.read_parquet([tmp_path / "a.parquet"], "label"),
+        lambda: leaf_images([tmp_path / "a.json"]),
+        lambda: read_sent140(tmp_path),
+        lambda: decode_files([tmp_path / "a.png"], side=2, color=False),
+        lambda: digest(tmp_path / "a.csv"),
+    ):
+        with pytest.raises(UserError, match=r"a\.\w+ .*a pipe"):
+            read()
+
+
+def test_a_gzip_bomb_is_not_unpacked(tmp_path, monkeypatch):
+    monkeypatch.setattr("manyheads.data.readers.content.largest", lambda: 1_000_000)
+    (tmp_path / "a.gz").write_bytes(gzip.compress(bytes(20_000_000)))
+    with pytest.raises(UserError, match=r"a\.gz cannot be read: unpacked it has more than 0\.001 GB"):
+        read_idx(tmp_path / "a.gz")
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"users": 3, "num_samples": [1], "user_data": {}},
+        {"users": ["u"], "num_samples": [1], "user_data": {"u": {"x": 3, "y": [1]}}},
+        {"users": ["u"], "num_samples": [1], "user_data": {"u": {"x": [[1, 0, 0, 1]], "y": "1"}}},
+        {"users": ["u"], "num_samples": [2], "user_data": {"u": {"x": [[0, 0, 0, 1]] * 2, "y": [[1], [1, 2]]}}},
+        {"users": ["u"], "num_samples": [1], "user_data": {"u": {"x": [[0, 0, 0, 10**400]], "y": [1]}}},
+        {"users": [["u"]], "num_samples": [1], "user_data": {}},
+        [],
+    ],
+)
+def test_leaf_files_of_another_shape(tmp_path, table):
+    (tmp_path / "a.json").write_text(json.dumps(table))
+    with pytest.raises(UserError, match=r"a\.json"):
+        leaf_images([tmp_path / "a.json"])
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"img": [1, 2], "label": [0, 1]},
+        {"img": [{"path": "x"}] * 2, "label": [0, 1]},
+        {"img": [b"\x89PNG\r\n\x1a\n broken"] * 2, "label": [0, 1]},
+    ],
+)
+def test_tables_of_no_images(tmp_path, columns):
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    with pytest.raises(UserError, match=r"a\.parquet"):
+        cifar.read_parquet([tmp_path / "a.parquet"], "label")
+
+
+@pytest.mark.parametrize("labels", [["a", "b"], [0.5, 1.5], [[1], [2, 3]], [-1, 0]])
+def test_labels_of_images_are_whole_numbers(tmp_path, labels):
+    image_table(tmp_path / "a.parquet", label=labels)
+    with pytest.raises(UserError, match=r"a\.parquet: column label"):
+        cifar.read_parquet([tmp_path / "a.parquet"], "label")

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from manyheads.cli.flags import Flag, flags_of, given_position
 from manyheads.cli.given import resumed, settled, with_data
-from manyheads.cli.output import Plain, Words, bold
+from manyheads.cli.output import Plain, Words, bold, warn
 from manyheads.cli.progress import SECONDS_BETWEEN_LINES
 from manyheads.cli.run import run_flags
 from manyheads.cli.stops import STOPPED, check
@@ -25,7 +25,7 @@ from manyheads.core.files import fresh_folder, locked, reserved, sweep
 from manyheads.core.plain import to_json
 from manyheads.core.sealed import write_toml
 from manyheads.core.settings import as_dict, build
-from manyheads.experiments.compare import Comparison, most_rounds, refuse_one_site, run_comparison
+from manyheads.experiments.compare import Comparison, most_rounds, refuse_unfit, run_comparison
 from manyheads.experiments.methods import ALONE
 from manyheads.experiments.study import Progress as Follow
 from manyheads.run.config import Config, prepare, read_toml
@@ -82,7 +82,8 @@ def compare(
     config = build(Config, rest | {"validation": comparison.validation}, where="config")
     total = most_rounds(comparison, config.rounds)
     model, federation, made = prepare(config)
-    refuse_one_site(federation)
+    refuse_unfit(federation)
+    warn(errors, federation.warnings)
     usual = Path("runs") / f"{datetime.now():%Y-%m-%d-%H%M%S}-compare-{federation.name}"
     if out and not resume:
         fresh_folder(out)

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from manyheads.cli.flags import Flag
 from manyheads.cli.given import settled, with_data
-from manyheads.cli.output import Plain
+from manyheads.cli.output import Plain, warn
 from manyheads.cli.run import run_flags
 from manyheads.core.errors import UserError
 from manyheads.core.files import replacing
@@ -75,6 +75,7 @@ def _show(facts: dict[str, Any]) -> None:
     if "new" in facts:
         console.print(f"\nnew clients: {facts['new']['clients']}")
         _show_clients(console, facts["new"])
+    warn(console, facts["warnings"])
     if "picture" in facts:
         console.print(f"\npicture: {facts['picture']}")
 

@@ -8,9 +8,11 @@ from typing import Any
 
 from manyheads.cli.flags import given_name, given_position
 from manyheads.core.errors import UserError
+from manyheads.core.files import kind_of
 from manyheads.core.optim import FineTune
 from manyheads.core.sealed import read_toml as read_sealed
 from manyheads.data import SOURCES, name_of_path
+from manyheads.data.locate import home
 from manyheads.run.config import merged, read_toml
 
 __all__ = ["files_of", "resumed", "settled", "with_data"]
@@ -24,7 +26,7 @@ def files_of(arguments: Sequence[str]) -> Table:
     out, position = given_name(arguments, "--out"), given_position(arguments)
     if "--resume" in arguments and out:
         table = resumed(Path(out), "config.toml") or resumed(Path(out), "compare.toml") or {}
-    if position and position.endswith(".toml") and Path(position).is_file():
+    if position and position.endswith(".toml") and kind_of(Path(position)) == "file":
         table = merged(table, read_toml(Path(position)))
     return table
 
@@ -33,7 +35,7 @@ def resumed(out: Path | None, file: str) -> Table | None:
     """The settings of the run or comparison in a folder; None if there is none."""
     if out is None:
         raise UserError("--resume needs --out", fix="name the folder to go on with")
-    if not (out / file).exists():
+    if not kind_of(out / file):
         return None
     fix = f"undo the change; to use it as it is, start with it elsewhere: manyheads COMMAND {out / file} --out NEW"
     return {k: v for k, v in read_sealed(out / file, fix).items() if k not in ("schema", "facts")}
@@ -45,7 +47,7 @@ def with_data(flags: Table, given: str | None = None) -> Table:
     if given is not None and data.setdefault("name", given) != given:
         raise UserError("two names", where="data", given=f"{given} and {data['name']}", fix="leave one out")
     name = data.get("name")
-    if name and name not in SOURCES and Path(name).exists():
+    if name and name not in SOURCES and kind_of(Path(name)):
         if data.setdefault("path", name) != name:
             raise UserError("two places", where="data", given=f"{name} and {data['path']}", fix="leave one out")
         data["name"] = name_of_path(name)
@@ -59,7 +61,7 @@ def settled(flags: Table, *beneath: Mapping[str, Any]) -> Table:
         table = merged(table, layer)
     table = merged(table, _with_finetune(flags))
     path = table.get("data", {}).get("path") if isinstance(table.get("data"), Mapping) else None
-    if path and path != flags.get("data", {}).get("path") and not Path(str(path)).expanduser().exists():
+    if path and path != flags.get("data", {}).get("path") and not kind_of(home(str(path))):
         raise UserError(f"the data were in {path}, which is not there", fix="say where they are now: --data.path PLACE")
     return table
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
@@ -10,7 +11,9 @@ from rich.text import Text
 
 from manyheads.core.plain import visible
 
-__all__ = ["Plain", "Words", "bold"]
+__all__ = ["Plain", "Words", "bold", "warn"]
+
+WARNINGS_SHOWN = 10
 
 
 class Plain(Console):
@@ -21,6 +24,14 @@ class Plain(Console):
 
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str(visible(text), **options)
+
+
+def warn(console: Console, warnings: Sequence[str]) -> None:
+    """What to know before the results are believed, a line each, not more than can be read."""
+    for warning in warnings[:WARNINGS_SHOWN]:
+        console.print(f"warning: {warning}")
+    if len(warnings) > WARNINGS_SHOWN:
+        console.print(f"warning: and {len(warnings) - WARNINGS_SHOWN} more: all of them are in the results")
 
 
 def bold(text: str) -> Text:

@@ -15,13 +15,13 @@ from rich.table import Table
 from manyheads.cli.flags import Flag, flags_of, given_name
 from manyheads.cli.given import files_of, resumed, settled, with_data
 from manyheads.cli.live import watched
-from manyheads.cli.output import Plain, bold
+from manyheads.cli.output import Plain, bold, warn
 from manyheads.cli.progress import progress
 from manyheads.cli.stops import STOPPED
 from manyheads.core.checkpoint import rounds_on_disk
 from manyheads.core.contract import REGISTRY
 from manyheads.core.errors import UserError
-from manyheads.core.files import reserved
+from manyheads.core.files import kind_of, reserved
 from manyheads.core.plain import to_json
 from manyheads.core.settings import build
 from manyheads.data import SOURCES, name_of_path
@@ -58,7 +58,7 @@ def run_flags(arguments: Sequence[str]) -> list[Flag]:
         named = table.get("name") if isinstance(table, dict) else None
         fallback = named if isinstance(named, str) else None  # anything else is refused when it is built
         name = given_name(arguments, f"--{kind}") or fallback or getattr(Config(), kind).get("name", goes_with)
-        if kind == "data" and name not in known and Path(name).exists():
+        if kind == "data" and name not in known and kind_of(Path(name)):
             name = name_of_path(name)
         if kind == "data" and name in known:
             goes_with = known[name].model
@@ -102,6 +102,7 @@ def run(
     table = settled(with_data(flags), BENEATH, kept, read_toml(config) if config else {})
     settings = build(Config, table, where="config")
     algorithm, model, federation, made = assemble(settings)
+    warn(errors, federation.warnings)
     usual = Path("runs") / f"{datetime.now():%Y-%m-%d-%H%M%S}-{algorithm.name}-{federation.name}"
     shown = {"algorithm": {"name": algorithm.name}, "rounds": settings.rounds, "seed": settings.seed, **made}
     with nullcontext(out) if out else reserved(usual) as place:
@@ -152,7 +153,7 @@ def _show(result: Run) -> None:
     facts = result.summary()
     table = Table(show_header=False, box=None)
     score = "accuracy" if facts["accuracy"] is not None else "loss"
-    shown = "not finite" if facts[score] is None else f"{facts[score]:.4f}"
+    shown = "none (not finite, or nothing to measure)" if facts[score] is None else f"{facts[score]:.4f}"
     table.add_row(score, bold(shown) + f"  ({facts['protocol']})")
     for final in facts["final"]:
         if final[score] is not None:

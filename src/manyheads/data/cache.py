@@ -17,6 +17,8 @@ import numpy as np
 
 from manyheads.core.errors import UserError
 from manyheads.core.files import replacing, write_text
+from manyheads.data.locate import home
+from manyheads.data.readers.content import digest
 
 __all__ = ["cache_folder", "cached"]
 
@@ -28,7 +30,10 @@ SCHEMA = 1
 def cache_folder() -> Path:
     """``MANYHEADS_CACHE``, else ``~/.cache/manyheads``."""
     chosen = os.environ.get("MANYHEADS_CACHE")
-    return Path(chosen).expanduser() if chosen else Path.home() / ".cache" / "manyheads"
+    place = home(chosen or "~/.cache/manyheads")
+    if place.parts[:1] == ("~",):
+        raise UserError("there is no home folder for the cache", where="data", fix="set MANYHEADS_CACHE to a folder")
+    return place
 
 
 def cached(kind: str, folder: Path, files: Sequence[Path], decode: Callable[[], Arrays]) -> Arrays:
@@ -48,15 +53,10 @@ def cached(kind: str, folder: Path, files: Sequence[Path], decode: Callable[[], 
 
 
 def _content_key(kind: str, folder: Path, files: Sequence[Path]) -> str:
-    digest = hashlib.sha256(f"{SCHEMA} {kind}".encode())
+    key = hashlib.sha256(f"{SCHEMA} {kind}".encode())
     for path in files:
-        try:
-            with open(path, "rb") as file:
-                own = hashlib.file_digest(file, "sha256").digest()
-        except OSError as error:
-            raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
-        digest.update(json.dumps(str(path.relative_to(folder))).encode() + own)
-    return digest.hexdigest()[:24]
+        key.update(json.dumps(str(path.relative_to(folder))).encode() + digest(path))
+    return key.hexdigest()[:24]
 
 
 def _save(entry: Path, arrays: Arrays) -> None:
@@ -73,7 +73,7 @@ def _load(entry: Path) -> Arrays | None:
         index = json.loads((entry / "index.json").read_text(encoding="utf-8"))
         arrays = {name: np.load(entry / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in index}
         whole = all(_checksum(arrays[name]) == checksum for name, checksum in index.items())
-    except (OSError, EOFError, ValueError, AttributeError):
+    except Exception:  # whatever is wrong with it, it is made anew
         return None
     return {name: array.view(np.ndarray) for name, array in arrays.items()} if whole and arrays else None
 

@@ -17,7 +17,7 @@ from manyheads.data.federation import Scaling
 from manyheads.data.locate import Location
 from manyheads.data.pool import Pool, hold_out
 from manyheads.data.readers.leaf import leaf_images
-from manyheads.data.readers.parquet import read_image_table
+from manyheads.data.readers.parquet import read_image_table, whole_numbers
 
 __all__ = ["Chars74k", "Femnist", "character_classes"]
 
@@ -107,7 +107,11 @@ class Femnist:
 
 def _table(paths: list[Path]) -> Arrays:
     table = read_image_table(paths, image="image", columns=["character", "writer_id"], side=28, color=False)
-    return {"x": table["image"], "y": table["character"].astype(np.int64), "writer": table["writer_id"].astype(str)}
+    return {
+        "x": table["image"],
+        "y": whole_numbers(table["character"], f"{paths[0]}: column character"),
+        "writer": table["writer_id"].astype(str),
+    }
 
 
 @settings

@@ -6,7 +6,6 @@ A file is put in its place in one step and its checksum noted, so an interrupted
 from __future__ import annotations
 
 import gzip
-import hashlib
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -16,7 +15,9 @@ from typing import Any
 import numpy as np
 
 from manyheads.core.errors import UserError, one_of
-from manyheads.core.files import replacing, write_text, writing
+from manyheads.core.files import kind_of, replacing, write_text, writing
+from manyheads.data.locate import home
+from manyheads.data.readers.content import content, digest
 
 __all__ = ["CHECKSUMS", "DATASETS", "Dataset", "fetch", "is_there"]
 
@@ -144,17 +145,17 @@ def fetch(name: str, root: Path | None = None, load: Load | None = None) -> dict
     for file, split, write in dataset.makes:
         path = folder / file
         # a file without a note is whole too: it took its place in one step, or it is the user's
-        digest = _sha256(path) if path.exists() else ""
-        kept = bool(digest) and noted.get(file, digest) == digest
+        found = digest(path).hex() if kind_of(path) else ""
+        kept = bool(found) and noted.get(file, found) == found
         if not kept:
             if split not in rows:
                 rows[split] = _loaded(name, dataset, folder, split, load)
             with replacing(path) as temporary:
-                write(rows[split], temporary)
-            digest = _sha256(path)
-        noted[file] = digest
+                _written(name, dataset, folder, write, rows[split], temporary)
+            found = digest(path).hex()
+        noted[file] = found
         write_text(folder / CHECKSUMS, "".join(f"{d}  {f}\n" for f, d in noted.items()))
-        files.append({"file": str(path), "kept": kept, "sha256": digest, "bytes": path.stat().st_size})
+        files.append({"file": str(path), "kept": kept, "sha256": found, "bytes": path.stat().st_size})
     return {"name": name, "folder": str(folder), "from": dataset.hub, "files": files}
 
 
@@ -173,22 +174,26 @@ def _loaded(name: str, dataset: Dataset, folder: Path, split: str, load: Load | 
         raise _by_hand(name, dataset, folder, f"cannot be downloaded: {reason}") from error
 
 
+def _written(name: str, dataset: Dataset, folder: Path, write: Write, rows: Any, path: Path) -> None:
+    try:
+        write(rows, path)
+    except OSError:
+        raise
+    except Exception as error:  # the hub's copy may change its form
+        raise _by_hand(name, dataset, folder, f"came in another form: {type(error).__name__} {error}") from error
+
+
 def _by_hand(name: str, dataset: Dataset, folder: Path, why: str) -> UserError:
     return UserError(f"{name} {why}", where="data get", fix=f"or put into {folder}: {dataset.needs}")
 
 
 def _noted(folder: Path) -> dict[str, str]:
-    if not (folder / CHECKSUMS).exists():
+    if not kind_of(folder / CHECKSUMS):
         return {}
-    lines = (folder / CHECKSUMS).read_text(encoding="utf-8").splitlines()
+    lines = content(folder / CHECKSUMS).decode("utf-8", "replace").splitlines()
     return {file: digest for digest, _, file in (line.partition("  ") for line in lines) if file}
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _root() -> Path | None:
     root = os.environ.get("MANYHEADS_DATA")
-    return Path(root).expanduser() if root else None
+    return home(root) if root else None

@@ -37,7 +37,7 @@ from manyheads.run import Evaluate, Training
 from manyheads.run.monitors import Monitor
 from manyheads.run.simulate import check
 
-__all__ = ["Comparison", "compare", "most_rounds", "refuse_one_site", "run_comparison"]
+__all__ = ["Comparison", "compare", "most_rounds", "refuse_unfit", "run_comparison"]
 
 RATES = (0.01, 0.03, 0.1, 0.3)
 MONITORS: tuple[Monitor, ...] = ("cka", "head_diversity", "drift")
@@ -98,8 +98,8 @@ def compare(
         finetune=finetune or FineTune(scope="all"),
         engine=engine or Engine(),
     )
-    refuse_one_site(federation)
     federation = federation.with_validation(validation, seed)
+    refuse_unfit(federation)
     if isinstance(model, str):
         spec = model_named(model)()
         dtype = str(federation.train.x.dtype)
@@ -131,7 +131,7 @@ def run_comparison(
     say: Callable[[str], None] = warnings.warn,
 ) -> dict[str, Any]:
     """Do what is left to do of a comparison. ``federation`` has validation samples; ``model`` makes one of a seed."""
-    refuse_one_site(federation)
+    refuse_unfit(federation)
     workers = training.engine.resolved_workers()
     training = replace(
         training,
@@ -178,13 +178,20 @@ def run_comparison(
     return facts
 
 
-def refuse_one_site(federation: Federation) -> None:
-    """Nothing can be gained from others where there are none."""
+def refuse_unfit(federation: Federation) -> None:
+    """Nothing can be gained from others where there are none, and nothing be told where nothing is measured."""
     if len(federation) == 1:
         raise UserError(
             f"{federation.name}: nothing to federate, there is only {federation.client_name(0)}",
             fix="a comparison needs at least two sites: one file each, or one table with a client column",
         )
+    for split, samples in (("test", federation.test), ("validation", federation.validation)):
+        if samples is None or not len(samples.y):
+            raise UserError(
+                f"{federation.name}: no site has enough samples to set some aside for {split}",
+                given=f"{federation.train.sizes.max()} training samples at most",
+                fix="add samples, or set a larger part aside: --validation 0.4 --data.test-fraction 0.4",
+            )
 
 
 def most_rounds(comparison: Comparison, rounds: int) -> int:

@@ -27,6 +27,7 @@ def federation_facts(federation: Federation, seed: int) -> dict[str, Any]:
         "label_names": list(federation.label_names),
         "sample_shape": list(federation.sample_shape),
         "clients": len(federation),
+        "warnings": list(federation.warnings),
         "samples": {"train": len(federation.train.y), "test": len(federation.test.y)},
         **_differences(federation, federation, seed),
     }

@@ -12,7 +12,7 @@ import altair as alt
 from manyheads.core.errors import UserError
 from manyheads.core.files import write_text
 from manyheads.core.history import History
-from manyheads.core.sealed import read_toml
+from manyheads.core.sealed import read_json, read_toml
 from manyheads.report.charts import MONITORS
 from manyheads.report.drawing import LEGEND, Chart, chart_name, coloured, for_page, lines, some
 from manyheads.report.names import display, looks
@@ -31,6 +31,8 @@ class RunFacts(NamedTuple):
     folder: Path
     config: Mapping[str, Any]
     history: Sequence[Mapping[str, Any]]
+    warnings: Sequence[str] = ()
+    """what is doubtful about the data"""
 
     @property
     def method(self) -> str:
@@ -53,7 +55,9 @@ def read_run(folder: Path) -> RunFacts:
         config["algorithm"]["name"], config["data"]["name"], config["rounds"]
     except (KeyError, TypeError):
         raise UserError(f"{folder / 'config.toml'} is not that of a run") from None
-    return RunFacts(folder, config, History.read(folder / "history.jsonl"))
+    data = folder / "data.json"
+    warnings = read_json(data, fix="restore the file").get("warnings", ()) if data.is_file() else ()
+    return RunFacts(folder, config, History.read(folder / "history.jsonl"), warnings)
 
 
 def scale_of(evaluation: Mapping[str, Any]) -> Scale:
@@ -175,6 +179,7 @@ def run_page(runs: Sequence[RunFacts], live: bool = False) -> str:
         looks=looks(labels),
         words=words,
         protocol=runs[0].evaluation.get("protocol", ""),
+        warnings=list(dict.fromkeys(w for run in runs for w in run.warnings)),
         monitors=monitors,
         known=len(runs[0].history),
         table=_numbers(runs, labels),

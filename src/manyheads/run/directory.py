@@ -13,7 +13,7 @@ All of it carries hashes (:mod:`manyheads.core.sealed`), which are checked when 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
@@ -79,19 +79,27 @@ class RunDirectory:
         """A hash of all settings that a resume may not change; checkpoints carry it."""
         return fingerprint(to_json(fixed(read_config(self.path))).encode())
 
-    def write_encoding(self, encoding: Encoding) -> None:
-        """Keep how the federation's samples became inputs."""
-        write_json(self.encoding_path, {"schema": SCHEMA, **as_dict(encoding)}, indent=2)
+    def write_data(self, encoding: Encoding, warnings: Sequence[str]) -> None:
+        """Keep how the federation's samples became inputs, and what is doubtful about them."""
+        facts = {"schema": SCHEMA, **as_dict(encoding), "warnings": list(warnings)}
+        write_json(self.encoding_path, facts, indent=2)
+
+    def warnings(self) -> tuple[str, ...]:
+        """What is doubtful about the federation's data."""
+        return tuple(self._data().get("warnings", ()))
 
     def encoding(self) -> Encoding:
         """How the federation's samples became inputs."""
+        facts = {k: v for k, v in self._data().items() if k not in ("schema", "warnings")}
+        return build(Encoding, facts, where=str(self.encoding_path))
+
+    def _data(self) -> dict[str, Any]:
         if not self.encoding_path.exists():
             raise UserError(
                 f"{self.path} does not tell how its data became inputs: it has no {self.encoding_path.name}",
                 fix="write it anew: manyheads run --resume --out RUN",
             )
-        facts = read_json(self.encoding_path, fix="write it anew: manyheads run --resume --out RUN")
-        return build(Encoding, {k: v for k, v in facts.items() if k != "schema"}, where=str(self.encoding_path))
+        return read_json(self.encoding_path, fix="write it anew: manyheads run --resume --out RUN")
 
     def write_trained(self, marks: np.ndarray | None) -> None:
         """Keep what the samples are known by that the run is trained on, unless that is not known."""

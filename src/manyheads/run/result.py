@@ -42,6 +42,11 @@ class Run:
         return self.directory.encoding()
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is doubtful about the data, as ``manyheads data check`` tells it."""
+        return self.directory.warnings() if self.directory.encoding_path.exists() else ()
+
+    @property
     def rounds(self) -> int:
         return len(self.history)
 
@@ -100,7 +105,7 @@ class Run:
         """Copy the run to a folder that :func:`manyheads.load` reads."""
         directory = RunDirectory.create(Path(folder), read_config(self.directory.path))
         if self.directory.encoding_path.exists():
-            directory.write_encoding(self.encoding)
+            directory.write_data(self.encoding, self.warnings)
         directory.write_trained(self.directory.trained())
         history = History(directory.history_path, self.history)
         history.rewrite()
@@ -125,6 +130,7 @@ class Run:
             "seconds": sum(v for _, v in column("seconds")),
             "bytes_up": sum(v for _, v in column("bytes_up")),
             "bytes_down": sum(v for _, v in column("bytes_down")),
+            "warnings": list(self.warnings),
             "dropped_uploads": sum(len(v) for _, v in column("dropped")),
             "checksum": self.checksum,
             "out": None if self._temporary else str(self.directory.path),

@@ -127,7 +127,7 @@ def run_training(
         if resume:
             server, history = directory.restore(server, store, say)
             _go_on(directory, history, config)
-        directory.write_encoding(federation.encoding)
+        directory.write_data(federation.encoding, federation.warnings)
         directory.write_trained(federation.trained)
         loop = Loop(algorithm, model, federation, training, directory, store, server, history, len(history))
         keep = Keep(local=training.evaluate.model == "local", each=algorithm.reads_each or bool(training.monitor))

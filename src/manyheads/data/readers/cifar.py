@@ -9,7 +9,7 @@ import numpy as np
 
 from manyheads.core.errors import UserError
 from manyheads.data.readers.content import content
-from manyheads.data.readers.parquet import read_image_table
+from manyheads.data.readers.parquet import read_image_table, whole_numbers
 from manyheads.data.readers.pickles import read_pickled_arrays
 
 __all__ = ["SIDE", "read_binary", "read_parquet", "read_pickles"]
@@ -23,7 +23,7 @@ Part = tuple[np.ndarray, np.ndarray]
 def read_parquet(paths: Sequence[Path], label: str) -> Part:
     """Columns ``img`` and ``label``, or ``fine_label`` and ``coarse_label``."""
     table = read_image_table(paths, image="img", columns=[label], side=SIDE, color=True)
-    return table["img"], table[label].astype(np.int64)
+    return table["img"], whole_numbers(table[label], f"{paths[0]}: column {label}")
 
 
 def read_pickles(paths: Sequence[Path], label: str) -> Part:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import os
 import zlib
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 from manyheads.core.errors import UserError
 from manyheads.core.files import kind_of
 
-__all__ = ["check_readable", "check_size", "content", "unpacked"]
+__all__ = ["check_readable", "check_size", "content", "digest", "unpacked"]
 
 SHARE = 8
 """of the machine's memory one file may fill: it is held in several forms while it is read"""
@@ -48,6 +49,16 @@ def check_readable(path: Path) -> None:
         path.stat()  # says why
     if kind != "file":
         raise OSError("it is a folder" if kind == "folder" else "it is no file but a pipe, a device or a socket")
+
+
+def digest(path: Path) -> bytes:
+    """The SHA-256 of a file as it is."""
+    try:
+        check_readable(path)
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").digest()
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
 def check_size(size: int) -> None:

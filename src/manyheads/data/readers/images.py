@@ -11,6 +11,8 @@ import numpy as np
 from PIL import Image
 
 from manyheads.core.errors import UserError
+from manyheads.core.files import kind_of
+from manyheads.data.readers.content import check_readable
 
 __all__ = ["IMAGE_ENDINGS", "class_folders", "decode", "decode_files"]
 
@@ -47,7 +49,7 @@ def decode_files(paths: Sequence[Path], *, side: int, color: bool) -> np.ndarray
 
 def class_folders(folder: Path) -> tuple[list[Path], np.ndarray, list[str]]:
     """Images of a folder with one subfolder a class: their paths, labels and the classes' names, in order of name."""
-    inside = folder.iterdir() if folder.is_dir() else ()
+    inside = folder.iterdir() if kind_of(folder) == "folder" else ()
     names = sorted(p.name for p in inside if p.is_dir() and not p.name.startswith("."))
     paths: list[Path] = []
     labels: list[int] = []
@@ -67,12 +69,14 @@ def class_folders(folder: Path) -> tuple[list[Path], np.ndarray, list[str]]:
 
 def _open(file: io.BytesIO | Path, name: str, color: bool) -> Image.Image:
     try:
+        if isinstance(file, Path):
+            check_readable(file)
         with Image.open(file, formats=FORMATS) as image:
             return _eight_bits(image, name).convert("RGB" if color else "L")
     except UserError:
         raise
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise UserError(f"{name} cannot be decoded: {error}") from None
+    except Exception as error:  # a broken image may fail in any way
+        raise UserError(f"{name} cannot be decoded: {error or type(error).__name__}") from None
 
 
 def _eight_bits(image: Image.Image, name: str) -> Image.Image:

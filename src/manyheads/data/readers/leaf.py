@@ -18,13 +18,16 @@ __all__ = ["leaf_images", "leaf_users"]
 
 def leaf_users(path: Path) -> Iterator[tuple[str, list[Any], list[Any]]]:
     """Every user of a file with its x and y, as they stand there."""
+    raw = content(path)
     try:
-        table = json.loads(content(path))
+        table = json.loads(raw)
         users, sizes, data = table["users"], table["num_samples"], table["user_data"]
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is not valid JSON: {error}") from None
     except (KeyError, TypeError):
         raise UserError(f"{path} is not LEAF data", allowed="users, num_samples, user_data") from None
+    if not isinstance(users, list) or not isinstance(sizes, list):
+        raise UserError(f"{path} is not LEAF data", allowed="lists of users and num_samples")
     if len(users) != len(sizes):
         raise UserError(f"{path}: num_samples does not fit users", given=len(sizes), allowed=str(len(users)))
     for user, size in zip(users, sizes, strict=True):
@@ -32,6 +35,8 @@ def leaf_users(path: Path) -> Iterator[tuple[str, list[Any], list[Any]]]:
             x, y = data[user]["x"], data[user]["y"]
         except (KeyError, TypeError):
             raise UserError(f"{path}: user {user} has no x and y in user_data") from None
+        if not isinstance(x, list) or not isinstance(y, list):
+            raise UserError(f"{path}: x and y of user {user} are no lists")
         if not len(x) == len(y) == size:
             raise UserError(
                 f"{path}: user {user} has {len(x)} inputs and {len(y)} labels", allowed=f"num_samples, {size}"
@@ -59,7 +64,7 @@ def leaf_images(paths: Sequence[Path]) -> tuple[np.ndarray, np.ndarray, np.ndarr
 def _as_bytes(x: list[Any], where: str) -> np.ndarray:
     try:
         values = np.array(x, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise UserError(f"{where}: images are not lists of numbers of one length") from None
     side = math.isqrt(values.shape[1]) if values.ndim == 2 else 0
     if not side or side * side != values.shape[1]:
@@ -70,7 +75,10 @@ def _as_bytes(x: list[Any], where: str) -> np.ndarray:
 
 
 def _labels(y: list[Any], where: str) -> np.ndarray:
-    labels = np.array(y)
+    try:
+        labels = np.array(y)
+    except ValueError:  # lists of several lengths
+        labels = np.empty(0, object)
     if labels.dtype.kind not in "iu" or labels.ndim != 1 or labels.min() < 0:
         raise UserError(f"{where}: labels must be 0, 1, 2, ...")
     return labels.astype(np.int64)
