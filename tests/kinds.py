@@ -306,7 +306,7 @@ KINDS: dict[str, Kind] = {
     "local response norm": Kind(lambda: convolved(nn.LocalResponseNorm(2)), IMAGES),
     "batch norm, unsaid": Kind(lambda: between(nn.BatchNorm1d(8)), refused="batch norm"),
     "batch norm that counts": Kind(lambda: between(nn.BatchNorm1d(8, momentum=None)), refused="counts its batches", how={"norm": "average"}),
-    "batch norm without statistics": Kind(lambda: between(nn.BatchNorm1d(8, track_running_stats=False)), refused=MIXED),
+    "batch norm without statistics": Kind(lambda: between(nn.BatchNorm1d(8, track_running_stats=False)), refused="for a single sample"),
     # convolutions
     "convolutions": Kind(lambda: convolved(nn.ReLU()), IMAGES),
     "grouped convolutions": Kind(lambda: convolved(nn.Conv2d(4, 4, 1, groups=2), nn.ReLU()), IMAGES),

@@ -159,7 +159,10 @@ class _Trial:
 
     def _alone_as_among_others(self, out: Tensor, check_output: Callable[[object, int], None]) -> None:
         for row in range(len(self.x)):
-            alone, _ = self._pass(self.sets[0], self.x[row : row + 1], train=False)
+            try:
+                alone, _ = self._pass(self.sets[0], self.x[row : row + 1], train=False)
+            except Exception as error:
+                raise UserError(f"the model cannot predict for a single sample: {first_line(error)}") from error
             check_output(alone, 1)
             if not self._close(alone.reshape(out[row].shape), out[row]):
                 raise UserError(
