@@ -115,3 +115,12 @@ def test_clients_that_cannot_be_measured_are_told():
     federation = federation.with_validation(0.2, seed=0)
     assert [w.split(" for ")[1] for w in federation.warnings] == ["test: 'small'", "validation: 'small'"]
     assert made([0, 1] * 5).warnings == ()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"splits": 3}', '{"name": "a", "splits": ["train"]}', "\xff"])
+def test_a_saved_federation_that_was_damaged_is_one_line(tmp_path, text):
+    made([0, 1] * 5).save(tmp_path / "saved")
+    assert Federation.load(tmp_path / "saved").outputs == 2
+    (tmp_path / "saved" / "federation.json").write_text(text, encoding="latin-1")
+    with pytest.raises(UserError, match="can be read"):
+        Federation.load(tmp_path / "saved")

@@ -9,12 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from manyheads.core.errors import UserError
-from manyheads.core.files import replacing, write_text
+from manyheads.core.files import kind_of, replacing, write_text
 from manyheads.core.plain import to_json
 from manyheads.core.randomness import Purpose, generator
 from manyheads.core.settings import as_dict, build
@@ -22,6 +23,7 @@ from manyheads.core.words import printable, quoted
 from manyheads.data.arrays import arrays_of, targets_of
 from manyheads.data.encoding import Columns, Encoding, Scaling, Task
 from manyheads.data.marks import marks_of, of_one_owner
+from manyheads.data.readers.content import content
 
 __all__ = ["Federation", "Samples", "Scaling", "Task"]
 
@@ -343,12 +345,22 @@ class Federation:
     def load(cls, folder: str | Path) -> Federation:
         """A saved federation, its arrays memory-mapped."""
         folder = Path(folder)
-        if not (folder / "federation.json").exists():
+        if not kind_of(folder / "federation.json"):
             raise UserError(
                 f"{folder} holds no federation", fix="expected federation.json there, as written by Federation.save"
             )
-        facts = json.loads((folder / "federation.json").read_text(encoding="utf-8"))
+        raw = content(folder / "federation.json")
+        try:
+            return cls._loaded(folder, json.loads(raw))
+        except UserError:
+            raise
+        except Exception as error:  # other names, other types, arrays of other shapes: it may fail in any way
+            raise UserError(
+                f"{folder} is no federation that can be read: {type(error).__name__} {error}", fix="save it again"
+            ) from None
 
+    @classmethod
+    def _loaded(cls, folder: Path, facts: dict[str, Any]) -> Federation:
         def array(split: str, part: str) -> np.ndarray:
             try:
                 return np.load(folder / f"{split}.{part}.npy", mmap_mode="r", allow_pickle=False)
