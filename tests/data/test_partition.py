@@ -409,3 +409,8 @@ def test_a_minimum_that_nobody_reaches_is_an_error():
 def test_keys_for_another_number_of_samples_are_an_error():
     with pytest.raises(UserError):
         federate(pool(writer="a" * 12), Key(), clients=2, seed=0)
+
+
+def test_a_spread_beyond_all_numbers_is_refused_as_that():
+    with pytest.raises(UserError, match="sigma"):
+        parse_partition("lognormal:1e9")

@@ -54,7 +54,7 @@ class LogNormal(Partition):
 
     name: ClassVar[str] = "lognormal"
     by_label: ClassVar[bool] = False
-    sigma: Annotated[float, Field(ge=0)] = 1.0
+    sigma: Annotated[float, Field(ge=0, le=100)] = 1.0
     """spread of the log of the sizes; 0 gives equal sizes"""
     minimum: Annotated[int, Field(ge=1)] = 1
     """least number of training samples a client has"""
