@@ -114,6 +114,14 @@ def test_a_damaged_line_of_the_history_goes_back_to_before_it_or_is_said(run, fi
         load(run, say=print)
 
 
+def test_a_history_cut_short_of_its_checkpoint_is_no_shorter_run(run, capsys):
+    file = run / "history.jsonl"
+    file.write_bytes(file.read_bytes()[:-40])
+    assert "history.jsonl lacks rounds that the checkpoint has" in error_of(capsys, "report", run)
+    assert call("run", "--resume", "--out", run) == 0
+    assert call("report", run) == 0
+
+
 def test_reading_a_run_changes_nothing_and_says_what_is_damaged(run):
     flip(run / "checkpoint" / "round-00000006.safetensors", -3)
     before = content(run)

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import altair as alt
 
-from manyheads.core.errors import UserError
+from manyheads.core.checkpoint import rounds_on_disk
+from manyheads.core.errors import Damaged, UserError
 from manyheads.core.files import write_text
 from manyheads.core.history import History
 from manyheads.core.sealed import read_json, read_toml
@@ -57,7 +58,11 @@ def read_run(folder: Path) -> RunFacts:
         raise UserError(f"{folder / 'config.toml'} is not that of a run") from None
     data = folder / "data.json"
     warnings = read_json(data, fix="restore the file").get("warnings", ()) if data.is_file() else ()
-    return RunFacts(folder, config, History.read(folder / "history.jsonl"), warnings)
+    saved = next(iter(rounds_on_disk(folder / "checkpoint")), 0)  # looked for first: a run that goes on adds rounds
+    history = History.read(folder / "history.jsonl")
+    if len(history) < saved:
+        raise Damaged(f"{history.path} lacks rounds that the checkpoint has", fix="manyheads run --resume --out RUN")
+    return RunFacts(folder, config, history, warnings)
 
 
 def scale_of(evaluation: Mapping[str, Any]) -> Scale:
