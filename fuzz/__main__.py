@@ -33,7 +33,7 @@ def main() -> int:
             return bool(case.wrong)
         found = trials.all(given.kinds.split(","), given.cases, given.minutes, given.jobs)
     if given.out:
-        record(given.out, given.seed, found)
+        record(given.out, given.seed, trials.machine, found)
     return any(case.wrong for cases in found.values() for case in cases)
 
 

@@ -33,23 +33,21 @@ OUTCOMES = {
 }
 
 
-def record(path: Path, seed: int, found: Mapping[str, Sequence[Case]]) -> None:
+def record(path: Path, seed: int, machine: Mapping[str, Any], found: Mapping[str, Sequence[Case]]) -> None:
     """Write what was tried, and put its counts on the page."""
-    facts = facts_of(seed, found)
+    facts = facts_of(seed, machine, found)
     path.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
     PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8"), facts), encoding="utf-8")
 
 
-def facts_of(seed: int, found: Mapping[str, Sequence[Case]]) -> dict[str, Any]:
+def facts_of(seed: int, machine: Mapping[str, Any], found: Mapping[str, Sequence[Case]]) -> dict[str, Any]:
     """The counts of every kind, and the cases that failed."""
-    from manyheads.core.machine import machine_facts
-
     return {
         "seed": seed,
         "date": str(date.today()),
         "kinds": {name: dict(Counter(case.outcome for case in cases)) for name, cases in found.items()},
         "failed": [{"kind": n, "what": c.what, "wrong": c.wrong} for n, cs in found.items() for c in cs if c.wrong],
-        "machine": machine_facts(),
+        "machine": machine,
     }
 
 

@@ -22,6 +22,7 @@ from fuzz.models import MODELS
 from fuzz.runs import RUNS
 from fuzz.tables import TABLES
 from fuzz.verdict import Case
+from manyheads.core.machine import machine_facts
 
 __all__ = ["KINDS", "Kind", "Trials"]
 
@@ -48,10 +49,11 @@ class Trials:
     """Cases from a seed, in a folder."""
 
     def __init__(self, folder: Path, seed: int) -> None:
-        self.folder, self.seed, self.prepared = folder, seed, set[str]()
+        self.folder, self.seed, self.prepared, self.machine = folder, seed, set[str](), machine_facts()
         empty = folder / "nothing"
         empty.mkdir()
         os.environ |= {"MANYHEADS_DATA": str(empty), "HF_HUB_OFFLINE": "1", "COLUMNS": "80", "TMPDIR": str(folder)}
+        os.environ["GIT_DIR"] = str(empty)  # results must not tell of a commit made in the meantime
         tempfile.tempdir = None  # asked for again
         _imported()
         self.bases = Bases(folder)

@@ -6,6 +6,7 @@ import html
 import http.client
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -23,6 +24,7 @@ from manyheads.core.errors import UserError
 from manyheads.core.sealed import sealed_json, unsealed_json
 from manyheads.report.live import MOST, Live, _Handler
 from manyheads.report.runs import read_run
+from manyheads.run.directory import RunDirectory
 
 RUN = ["run", "--data", "digits", "--partition", "classes:3", "--clients", "6", "--algorithm", "fedrep", "--seed", "3"]
 
@@ -154,6 +156,7 @@ def test_lines_as_they_come_even_in_halves_and_after_a_resume(run, tmp_path):
     config = read_run(run).config
     lines = (run / "history.jsonl").read_text().splitlines(keepends=True)
     history = tmp_path / "history.jsonl"
+    shutil.copy(run / "config.toml", tmp_path)  # written first
     with Live(tmp_path, config) as server:
 
         def news(start):
@@ -174,7 +177,9 @@ def test_lines_as_they_come_even_in_halves_and_after_a_resume(run, tmp_path):
         assert [r["round"] for r in news(1)["rows"]] == [2, 3]
         history.write_text("".join(lines[:2]))  # back to a checkpoint
         assert [r["round"] for r in news(3)["rows"]] == [1, 2]
-        changed = [sealed_json({"longer": True, **unsealed_json(line.encode(), "line")}) + "\n" for line in lines]
+        of = RunDirectory(run).settings
+        longer = ({"longer": True, **unsealed_json(line.encode(), "line", of)} for line in lines)
+        changed = [sealed_json(record, of=of) + "\n" for record in longer]
         history.write_text("".join(changed))  # rewritten and grown since
         assert [r["round"] for r in news(2)["rows"]] == [3, 4]
         assert news(2)["finished"]

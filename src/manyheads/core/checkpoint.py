@@ -57,6 +57,8 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str,
 
 def read_tensors(path: Path, facts: Mapping[str, str]) -> dict[str, Tensor]:
     """The tensors in a file; an error if it is not what was written, or not of what ``facts`` say."""
+    if path.exists() and not path.is_file():
+        raise Damaged(f"{path} cannot be read: it is no file")
     try:
         with safe_open(path, framework="pt") as file:
             found = file.metadata() or {}

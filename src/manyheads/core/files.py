@@ -16,6 +16,7 @@ from typing import IO, Literal
 from manyheads.core.errors import UserError
 
 __all__ = [
+    "content",
     "fresh_folder",
     "kind_of",
     "locked",
@@ -56,6 +57,13 @@ def kind_of(path: Path) -> Literal["file", "folder", "other"] | None:
     except (OSError, ValueError):
         return None
     return "file" if stat.S_ISREG(mode) else "folder" if stat.S_ISDIR(mode) else "other"
+
+
+def content(path: Path) -> bytes:
+    """All bytes of a file; a pipe that nobody writes to is an error and not a wait."""
+    if kind_of(path) == "other":
+        raise OSError(errno.EINVAL, "it is no file", str(path))
+    return path.read_bytes()
 
 
 def fresh_folder(path: Path) -> None:

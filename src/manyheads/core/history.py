@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import Any, overload
 
 from manyheads.core.errors import Damaged
-from manyheads.core.files import write_text, writing
+from manyheads.core.files import content, write_text, writing
 from manyheads.core.plain import plain
 from manyheads.core.sealed import sealed_json, unsealed_json
 
-__all__ = ["History", "record_of"]
+__all__ = ["History", "record_of", "rounds_told"]
 
 Record = dict[str, Any]
 _WHOLE = re.compile(rb'"seal": "[0-9a-f]{16}"}')
 
 
 class History(Sequence[Record]):
-    """Records of rounds 1, 2, ...; kept in memory, and in a file if it has a path.
+    """Records of rounds 1, 2, ...; kept in memory, and in a file if it has a path, sealed as those ``of`` one run.
 
     >>> history = History()
     >>> history.append({"round": 1, "evaluation": {"accuracy": 0.5}})
@@ -28,8 +28,8 @@ class History(Sequence[Record]):
     [(1, 0.5)]
     """
 
-    def __init__(self, path: Path | None = None, records: Iterable[Record] = ()) -> None:
-        self.path = path
+    def __init__(self, path: Path | None = None, records: Iterable[Record] = (), of: str = "") -> None:
+        self.path, self.of = path, of
         self._records = list(records)
 
     @overload
@@ -47,7 +47,7 @@ class History(Sequence[Record]):
         self._records.append(record)
         if self.path is not None:
             with writing(self.path), open(self.path, "a", encoding="utf-8") as file:
-                file.write(sealed_json(record) + "\n")
+                file.write(sealed_json(record, of=self.of) + "\n")
 
     def sync(self) -> None:
         """Make what was appended survive a power failure."""
@@ -67,24 +67,29 @@ class History(Sequence[Record]):
         return [(r["round"], r[name]) for r in flat if r.get(name) is not None]
 
     @classmethod
-    def read(cls, path: Path, upto: int | None = None) -> History:
+    def read(cls, path: Path, upto: int | None = None, of: str = "") -> History:
         """The history in a file, up to a round. A last line cut short by a crash is left out; other damage is an error."""
         lines = _lines(path)
         if upto is not None and len(lines) < upto:
             raise Damaged(f"{path} lacks rounds that the checkpoint has")
-        return cls(path, [record_of(line, number, path) for number, line in enumerate(lines[:upto], 1)])
+        return cls(path, [record_of(line, number, path, of) for number, line in enumerate(lines[:upto], 1)], of)
 
     def rewrite(self) -> None:
         """Make the file hold exactly these records."""
         assert self.path is not None
-        text = "".join(sealed_json(r) + "\n" for r in self._records)
+        text = "".join(sealed_json(r, of=self.of) + "\n" for r in self._records)
         if not self.path.exists() or self.path.read_bytes() != text.encode():
             write_text(self.path, text)
 
 
-def record_of(line: bytes, number: int, path: Path) -> Record:
+def rounds_told(path: Path) -> int:
+    """Rounds that a file has lines of, whole or damaged."""
+    return len(_lines(path))
+
+
+def record_of(line: bytes, number: int, path: Path, of: str = "") -> Record:
     """The record in a line of a file, which must be that of the round of the same number."""
-    record = unsealed_json(line, f"line {number} of {path}")
+    record = unsealed_json(line, f"line {number} of {path}", of)
     if record.get("round") != number:
         raise Damaged(f"line {number} of {path} is that of another round: the file lacks rounds")
     return record
@@ -93,7 +98,7 @@ def record_of(line: bytes, number: int, path: Path) -> Record:
 def _lines(path: Path) -> list[bytes]:
     """The lines of a file, without what a crash in the middle of writing, or a power failure, left at its end."""
     try:
-        whole = path.read_bytes().rstrip(b"\0")
+        whole = content(path).rstrip(b"\0")
     except FileNotFoundError:
         return []
     except OSError as error:

@@ -1,8 +1,8 @@
 """Files that carry a hash of themselves, so that what was damaged or altered on disk is noticed when it is read.
 
 JSON ends in a field ``"seal"``, TOML in a comment ``# seal:``; to any other reader they are plain JSON and plain TOML. The
-seal is the beginning of the SHA-256 of all bytes before it. It finds damage and changes made by mistake; it is no
-signature.
+seal is the beginning of the SHA-256 of all bytes before it, and of what the file is ``of``, which its reader must know: a
+whole file of another run does not pass for this one's. It finds damage and changes made by mistake; it is no signature.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import tomli_w
 
 from manyheads.core.errors import Damaged
-from manyheads.core.files import write_text
+from manyheads.core.files import content, write_text
 from manyheads.core.plain import to_json
 
 __all__ = [
@@ -43,7 +43,7 @@ def fingerprint(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:_DIGITS]
 
 
-def sealed_json(facts: Mapping[str, Any], indent: int | None = None) -> str:
+def sealed_json(facts: Mapping[str, Any], indent: int | None = None, of: str = "") -> str:
     """An object as JSON with its seal, a line unless it is indented.
 
     >>> sealed_json({"round": 1})
@@ -51,7 +51,7 @@ def sealed_json(facts: Mapping[str, Any], indent: int | None = None) -> str:
     """
     text = to_json({**facts, "seal": "0" * _DIGITS}, indent=indent).encode()
     body, _, end = text.rpartition(_JSON)
-    return (body + _JSON + fingerprint(body).encode() + end[_DIGITS:]).decode()
+    return (body + _JSON + fingerprint(of.encode() + body).encode() + end[_DIGITS:]).decode()
 
 
 def sealed_toml(table: Mapping[str, Any]) -> str:
@@ -60,9 +60,9 @@ def sealed_toml(table: Mapping[str, Any]) -> str:
     return f"{text}{_TOML.decode()}{fingerprint(text.encode())}\n"
 
 
-def unsealed_json(data: bytes, name: object) -> Table:
+def unsealed_json(data: bytes, name: object, of: str = "") -> Table:
     """The object in sealed JSON, without the seal; ``name`` is that of its file or line."""
-    _check(data, _JSON, _JSON_END, name)
+    _check(data, _JSON, _JSON_END, name, of)
     try:
         facts = json.loads(data)
         del facts["seal"]
@@ -71,9 +71,9 @@ def unsealed_json(data: bytes, name: object) -> Table:
     return dict(facts)
 
 
-def write_json(path: Path, facts: Mapping[str, Any], indent: int | None = None) -> None:
+def write_json(path: Path, facts: Mapping[str, Any], indent: int | None = None, of: str = "") -> None:
     """Write a sealed JSON file, whole or not at all."""
-    write_text(path, sealed_json(facts, indent) + "\n")
+    write_text(path, sealed_json(facts, indent, of) + "\n")
 
 
 def write_toml(path: Path, table: Mapping[str, Any]) -> None:
@@ -81,10 +81,10 @@ def write_toml(path: Path, table: Mapping[str, Any]) -> None:
     write_text(path, sealed_toml(table))
 
 
-def read_json(path: Path, fix: str | None = None) -> Table:
+def read_json(path: Path, fix: str | None = None, of: str = "") -> Table:
     """What :func:`write_json` wrote; an error, with what to do about it, if it is not that any more."""
     try:
-        return unsealed_json(_content(path), path)
+        return unsealed_json(_content(path), path, of)
     except Damaged as error:
         raise Damaged(str(error), fix=fix) from None
 
@@ -103,15 +103,15 @@ def read_toml(path: Path, fix: str | None = None) -> Table:
 
 def _content(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return content(path)
     except OSError as error:
         raise Damaged(f"{path} cannot be read: {error.strerror or error}") from None
 
 
-def _check(data: bytes, mark: bytes, end: re.Pattern[bytes], name: object) -> None:
+def _check(data: bytes, mark: bytes, end: re.Pattern[bytes], name: object, of: str = "") -> None:
     body, found, rest = data.rpartition(mark)
     seal = end.fullmatch(rest) if found else None
     if seal is None:
         raise Damaged(f"{name} is damaged: it has no seal (cut off, altered, or written by an earlier manyheads)")
-    if seal[1].decode() != fingerprint(body):
-        raise Damaged(f"{name} is damaged: it is not what was written")
+    if seal[1].decode() != fingerprint(of.encode() + body):
+        raise Damaged(f"{name} is damaged: it is not what was written{' by this run' if of else ''}")

@@ -106,6 +106,8 @@ class PersonalStore:
         header += b" " * (-len(header) % 8)
         start = len(header).to_bytes(8, "little") + header
         self._start = len(start)
+        if self.path.exists() and not self.path.is_file():
+            raise Damaged(f"{self.path} cannot be read: it is no file")
         with _reading(self.path) if read_only else writing(self.path):
             self._file = os.open(self.path, os.O_RDONLY if read_only else os.O_RDWR | os.O_CREAT, 0o644)
             found = os.pread(self._file, len(start), 0)

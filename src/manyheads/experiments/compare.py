@@ -20,11 +20,11 @@ from typing import Annotated, Any
 from pydantic import Field
 from torch import nn
 
-from manyheads.core.errors import UserError
-from manyheads.core.files import fresh_folder
+from manyheads.core.errors import Damaged, UserError
+from manyheads.core.files import content, fresh_folder
 from manyheads.core.machine import machine_facts
 from manyheads.core.optim import FineTune
-from manyheads.core.sealed import write_json
+from manyheads.core.sealed import fingerprint, read_json, write_json
 from manyheads.core.settings import as_dict, settings
 from manyheads.data import Federation
 from manyheads.engines.pool import Engine
@@ -37,10 +37,11 @@ from manyheads.run import Evaluate, Training
 from manyheads.run.monitors import Monitor
 from manyheads.run.simulate import check
 
-__all__ = ["Comparison", "compare", "most_rounds", "refuse_unfit", "run_comparison"]
+__all__ = ["RESULTS", "Comparison", "compare", "description", "most_rounds", "refuse_unfit", "run_comparison"]
 
 RATES = (0.01, 0.03, 0.1, 0.3)
 MONITORS: tuple[Monitor, ...] = ("cka", "head_diversity", "drift")
+RESULTS, SETTINGS = "compare.json", "compare.toml"
 POINTS = 10
 """evaluations in a learning curve, at most"""
 
@@ -174,8 +175,29 @@ def run_comparison(
         "settings": {"comparison": as_dict(comparison), "training": as_dict(training), **config},
         "machine": machine_facts(),
     }
-    write_json(out / "compare.json", facts)
+    if description(out):
+        facts["described"] = description(out)
+    _say_if_other(out, say)
+    write_json(out / RESULTS, facts)
     return facts
+
+
+def description(out: Path) -> str | None:
+    """A hash of the settings of a comparison that are in its folder; its results carry it."""
+    file = out / SETTINGS
+    return fingerprint(content(file)) if file.is_file() else None
+
+
+def _say_if_other(out: Path, say: Callable[[str], None]) -> None:
+    """Results that are in a folder already and are not those of its settings are told, and made again."""
+    if (out / RESULTS).exists():
+        try:
+            other = read_json(out / RESULTS).get("described") != description(out)
+        except Damaged as error:
+            say(f"{error}; it is made again")
+        else:
+            if other:
+                say(f"{out / RESULTS} is damaged, or of other settings than {SETTINGS} has now; it is made again")
 
 
 def refuse_unfit(federation: Federation) -> None:

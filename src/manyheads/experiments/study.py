@@ -16,6 +16,7 @@ from torch import Tensor
 
 from manyheads.core.checkpoint import read_tensors, write_tensors
 from manyheads.core.errors import Damaged, Diverged
+from manyheads.core.files import content
 from manyheads.core.history import History
 from manyheads.core.interrupts import held
 from manyheads.core.optim import FineTune
@@ -135,7 +136,7 @@ class Study:
         return points
 
     def history(self, method: Method, lr: float, seed: int) -> History:
-        return History.read(self.path(method, lr, seed) / "history.jsonl")
+        return RunDirectory(self.path(method, lr, seed)).history()
 
     def rounds_done(self, trials: Iterable[Trial]) -> int:
         """Rounds that are in the histories of these runs."""
@@ -148,8 +149,8 @@ def _kind(method: Method) -> str:
 
 def _lines(path: Path) -> int:
     try:
-        return path.read_bytes().count(b"\n")
-    except FileNotFoundError:
+        return content(path).count(b"\n")
+    except OSError:  # not there yet, or damaged, which is said elsewhere
         return 0
 
 

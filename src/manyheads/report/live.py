@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from manyheads.core.errors import Damaged, UserError
+from manyheads.core.errors import UserError
 from manyheads.core.history import record_of
 from manyheads.core.plain import to_json
 from manyheads.report.render import library
 from manyheads.report.runs import RunFacts, curve, progress, run_page, site_rows
+from manyheads.run.directory import RunDirectory
 
 __all__ = ["Live"]
 
@@ -42,6 +43,7 @@ class _Follower:
         self.records: list[dict[str, Any]] = []
         self._offset = self._sites = 0
         self.damage = ""
+        self._directory = RunDirectory(self.folder)
 
     def run(self) -> RunFacts:
         """The run so far."""
@@ -61,8 +63,8 @@ class _Follower:
             new = file.read()
         for line in new[: new.rfind(b"\n") + 1].splitlines(keepends=True):
             try:
-                record = record_of(line, len(self.records) + 1, path)
-            except Damaged as error:
+                record = record_of(line, len(self.records) + 1, path, self._directory.settings)
+            except UserError as error:
                 self.damage = f" {error}."
                 return False
             if "evaluation" in record:  # the sites of the last one are enough

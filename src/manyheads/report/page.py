@@ -9,9 +9,10 @@ from typing import Any
 
 import altair as alt
 
-from manyheads.core.errors import UserError
+from manyheads.core.errors import Damaged, UserError
 from manyheads.core.files import write_text
 from manyheads.core.sealed import read_json
+from manyheads.experiments.compare import description
 from manyheads.report import charts, tables
 from manyheads.report.distribution import CLASSES_DRAWN, ROWS_DRAWN, distribution
 from manyheads.report.drawing import LEGEND, Chart, chart_name, for_page, some
@@ -38,6 +39,12 @@ def read_facts(folder: Path) -> dict[str, Any]:
         facts["methods"][ALONE], facts["recommendation"], facts["data"]["names"]
     except (KeyError, TypeError):
         raise UserError(f"{path} is not that of a comparison") from None
+    described = description(folder)
+    if described and facts.get("described", described) != described:
+        raise Damaged(
+            f"{path} is damaged, or of other settings than those beside it",
+            fix="make it again: manyheads compare --resume --out FOLDER",
+        )
     if schema != SCHEMA:
         raise UserError(f"{path} is of another version", given=schema, allowed=str(SCHEMA), fix="upgrade manyheads")
     return facts

@@ -12,14 +12,14 @@ import altair as alt
 from manyheads.core.checkpoint import rounds_on_disk
 from manyheads.core.errors import Damaged, UserError
 from manyheads.core.files import write_text
-from manyheads.core.history import History
-from manyheads.core.sealed import read_json, read_toml
+from manyheads.core.sealed import read_toml
 from manyheads.report.charts import MONITORS
 from manyheads.report.drawing import LEGEND, Chart, chart_name, coloured, for_page, lines, some
 from manyheads.report.names import display, looks
 from manyheads.report.render import rendered
 from manyheads.report.tables import Cell, Table, flat
 from manyheads.report.words import NONE, Scale, megabytes, plural, seconds
+from manyheads.run.directory import RunDirectory
 
 __all__ = ["RunFacts", "curve", "progress", "read_run", "run_charts", "run_page", "site_rows", "write_run_report"]
 
@@ -56,10 +56,10 @@ def read_run(folder: Path) -> RunFacts:
         config["algorithm"]["name"], config["data"]["name"], config["rounds"]
     except (KeyError, TypeError):
         raise UserError(f"{folder / 'config.toml'} is not that of a run") from None
-    data = folder / "data.json"
-    warnings = read_json(data, fix="restore the file").get("warnings", ()) if data.is_file() else ()
-    saved = next(iter(rounds_on_disk(folder / "checkpoint")), 0)  # looked for first: a run that goes on adds rounds
-    history = History.read(folder / "history.jsonl")
+    directory = RunDirectory(folder)
+    warnings = directory.warnings() if directory.encoding_path.is_file() else ()
+    saved = next(iter(rounds_on_disk(directory.checkpoints)), 0)  # looked for first: a run that goes on adds rounds
+    history = directory.history()
     if len(history) < saved:
         raise Damaged(f"{history.path} lacks rounds that the checkpoint has", fix="manyheads run --resume --out RUN")
     return RunFacts(folder, config, history, warnings)

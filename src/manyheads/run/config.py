@@ -13,6 +13,7 @@ from pydantic import Field
 
 from manyheads.core.contract import Algorithm, algorithm_named
 from manyheads.core.errors import UserError
+from manyheads.core.files import content
 from manyheads.core.settings import as_dict, build, settings
 from manyheads.data import Federation, Key, federate, parse_partition, source_of
 from manyheads.models import Model, build_model, model_named
@@ -146,7 +147,7 @@ def placed(table: Mapping[str, Any]) -> Table:
 def read_toml(path: Path) -> Table:
     """A configuration file; one written by a run works too."""
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = tomllib.loads(content(path).decode())
     except FileNotFoundError:
         raise UserError(f"{path} is not there", where="config") from None
     except (OSError, UnicodeDecodeError) as error:

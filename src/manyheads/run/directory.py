@@ -82,7 +82,7 @@ class RunDirectory:
     def write_data(self, encoding: Encoding, warnings: Sequence[str]) -> None:
         """Keep how the federation's samples became inputs, and what is doubtful about them."""
         facts = {"schema": SCHEMA, **as_dict(encoding), "warnings": list(warnings)}
-        write_json(self.encoding_path, facts, indent=2)
+        write_json(self.encoding_path, facts, indent=2, of=self.settings)
 
     def warnings(self) -> tuple[str, ...]:
         """What is doubtful about the federation's data."""
@@ -99,17 +99,18 @@ class RunDirectory:
                 f"{self.path} does not tell how its data became inputs: it has no {self.encoding_path.name}",
                 fix="write it anew: manyheads run --resume --out RUN",
             )
-        return read_json(self.encoding_path, fix="write it anew: manyheads run --resume --out RUN")
+        return read_json(self.encoding_path, "write it anew: manyheads run --resume --out RUN", of=self.settings)
 
     def write_trained(self, marks: np.ndarray | None) -> None:
         """Keep what the samples are known by that the run is trained on, unless that is not known."""
         if marks is not None:
-            write_tensors(self.trained_path, {"marks": torch.tensor(marks.view(np.int64))}, {})
+            found = {"marks": torch.tensor(marks.view(np.int64))}
+            write_tensors(self.trained_path, found, {"settings": self.settings})
 
     def trained(self) -> np.ndarray | None:
         """The marks of the samples that the run was trained on; None if they are not there, or not as written."""
         try:
-            return read_tensors(self.trained_path, {})["marks"].numpy().view(np.uint64)
+            return read_tensors(self.trained_path, {"settings": self.settings})["marks"].numpy().view(np.uint64)
         except (Damaged, KeyError):
             return None
 
@@ -144,6 +145,10 @@ class RunDirectory:
     def store_path(self) -> Path:
         return self.checkpoints / "personal.safetensors"
 
+    def history(self, upto: int | None = None) -> History:
+        """What was recorded of the run, up to a round."""
+        return History.read(self.history_path, upto, of=self.settings)
+
     def commit(self, round: int, server: State, store: PersonalStore, history: History) -> None:
         """Make the state after ``round`` the one that a resume finds."""
         history.sync()
@@ -164,7 +169,7 @@ class RunDirectory:
                 before = self._before(older)
                 leaves = {k.removeprefix("server/"): v for k, v in tensors.items() if k.startswith("server/")}
                 restored = server.unflat(leaves)
-                history = History.read(self.history_path, upto=round)
+                history = self.history(upto=round)
                 store.restore(tensors, before)
             except (Damaged, KeyError) as error:
                 if not older:
@@ -177,7 +182,7 @@ class RunDirectory:
                 for words in damage:
                     say(words)
                 return restored, history
-        return server, History(self.history_path)
+        return server, History(self.history_path, of=self.settings)
 
     def set_aside(self, after: int) -> None:
         """Keep damaged checkpoints, those ``after`` the round that a run goes on from, out of the way."""

@@ -206,7 +206,7 @@ class PersonalModel:
             raise UserError(
                 f"{folder} has no {file}", where="engine", given=engine, fix="personalize with --export onnx"
             )
-        if not (folder / file).exists() or _sha256(folder / file) != card["sha256"][file]:
+        if not (folder / file).is_file() or _sha256(folder / file) != card["sha256"][file]:
             raise UserError(f"{folder / file} is missing or is not what was written", fix="personalize again")
         return cls(
             card, encoding, _network(folder, card, encoding) if engine == "model" else onnx_outputs(folder / file)

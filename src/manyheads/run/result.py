@@ -107,7 +107,7 @@ class Run:
         if self.directory.encoding_path.exists():
             directory.write_data(self.encoding, self.warnings)
         directory.write_trained(self.directory.trained())
-        history = History(directory.history_path, self.history)
+        history = History(directory.history_path, self.history, of=directory.settings)
         history.rewrite()
         store = PersonalStore(directory.store_path, self._store.layout.template, len(self._store.slot))
         self._store.copy_to(store)

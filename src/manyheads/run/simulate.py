@@ -19,7 +19,7 @@ from manyheads.core.checkpoint import rounds_on_disk
 from manyheads.core.contract import Algorithm, algorithm_named
 from manyheads.core.errors import UserError
 from manyheads.core.files import sweep
-from manyheads.core.history import History
+from manyheads.core.history import History, rounds_told
 from manyheads.core.optim import FineTune
 from manyheads.core.settings import as_dict, build
 from manyheads.core.store import PersonalStore
@@ -123,7 +123,7 @@ def run_training(
         directory.require_checkpoints()
         store = PersonalStore(directory.store_path, _personal_state(algorithm, model, training), len(federation))
         server = algorithm.init_server(model.params, len(federation))
-        history = History(directory.history_path)
+        history = History(directory.history_path, of=directory.settings)
         if resume:
             server, history = directory.restore(server, store, say)
             _go_on(directory, history, config)
@@ -195,9 +195,14 @@ def load(path: str | Path, model: Model | nn.Module | None = None, say: Say | No
         raise UserError(f"{path} has no checkpoint yet", fix="let it run on with --resume")
     initial = _personal_state(algorithm, model, training)
     store = PersonalStore(directory.store_path, initial, facts["clients"], read_only=True)
-    server, history = directory.restore(
-        algorithm.init_server(model.params, facts["clients"]), store, say or partial(warnings.warn, stacklevel=3)
-    )
+    say = say or partial(warnings.warn, stacklevel=3)
+    server, history = directory.restore(algorithm.init_server(model.params, facts["clients"]), store, say)
+    told, newest = rounds_told(directory.history_path), rounds_on_disk(directory.checkpoints)[0]
+    if told > newest:
+        say(
+            f"{path} has a history of {told} rounds, and its last checkpoint is that of round {newest}, which is taken: "
+            "a later one is missing, or the run goes on, or was cut short"
+        )
     return Run(algorithm, model, training, server, history, directory, store)
 
 
