@@ -17,7 +17,10 @@ __all__ = ["RUNS"]
 def _resumed(place: Path, ended: Ended) -> Any:
     """All that a resume gives: the facts, the whole history, the settings."""
     facts = json.loads(ended.out)
-    history = (place / "run" / "history.jsonl").read_text(encoding="utf-8")
+    lines = (place / "run" / "history.jsonl").read_text(encoding="utf-8").splitlines()
+    history = [{k: v for k, v in json.loads(line).items() if k != "seal"} for line in lines]
+    for record in history[:-1]:  # what was once the last round has more than it has if it is done again
+        record.pop("also", None)
     config = tomllib.loads((place / "run" / "config.toml").read_text(encoding="utf-8"))
     data = json.loads((place / "run" / "data.json").read_text(encoding="utf-8"))
     return {"facts": facts, "history": history, "config": config, "data": data}

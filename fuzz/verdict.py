@@ -48,7 +48,7 @@ def broken(ended: Ended, arguments: Sequence[str] = (), endless: bool = False) -
 
 def says_damage(err: str) -> bool:
     """Does a warning tell that a file is not what was written?"""
-    words = ("damaged", "cannot be read", "not what was written", "altered", "missing", "lacks")
+    words = ("damaged", "cannot be read", "not what was written", "altered", "missing", "lacks", "does not tell")
     return any(word in line for line in err.splitlines() for word in words)
 
 

@@ -112,6 +112,27 @@ def test_mistakes_are_one_line(tmp_path, capsys, done):
     assert not (tmp_path / "a").exists()
 
 
+def test_what_a_resume_is_refused_for_does_not_stay_in_the_settings(done, capsys):
+    before = (done / "compare.toml").read_bytes()
+    error_of(capsys, "compare", "--resume", "--out", done, "--clients", 7, "--workers", 1)
+    assert (done / "compare.toml").read_bytes() == before
+
+
+def test_results_of_other_settings_than_those_beside_them_are_noticed(tmp_path, capsys):
+    few = ["compare", "--data", "digits", "--clients", 3, "--rounds", 1, "--seeds", 1, "--methods", "fedavg"]
+    facts = {}
+    for seed in (0, 1):
+        arguments = [*few, "--rates", "0.1", "--seed", seed, "--out", tmp_path / f"{seed}", "--workers", 1]
+        facts[seed] = facts_of(capsys, *arguments)
+    (tmp_path / "0" / "compare.json").write_bytes((tmp_path / "1" / "compare.json").read_bytes())
+    assert "compare.json is damaged, or of other settings" in error_of(capsys, "report", tmp_path / "0")
+    capsys.readouterr()
+    assert call("compare", "--resume", "--out", tmp_path / "0", "--json") == 0
+    out, err = capsys.readouterr()
+    assert "of other settings than compare.toml has now; it is made again" in err
+    assert json.loads(out)["methods"] == facts[0]["methods"]
+
+
 def test_ctrl_c_says_how_to_go_on(tmp_path):
     out = tmp_path / "out"
     words = [*map(str, SMALL), "--rounds", "100000", "--workers", "2", "--out", str(out)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tomllib
 from pathlib import Path
@@ -74,9 +75,8 @@ def test_a_config_edited_by_hand_starts_a_new_run(run, tmp_path, capsys):
     assert facts_of(capsys, "run", run / "config.toml", "--out", tmp_path / "new")["seed"] == 5
 
 
-def test_the_settings_of_another_run_do_not_fit_the_checkpoint(run, tmp_path, capsys):
-    assert call(*RUN, "--seed", "1", "--out", tmp_path / "other") == 0
-    shutil.copy(tmp_path / "other" / "config.toml", run / "config.toml")
+def test_the_settings_of_another_run_do_not_fit_the_checkpoint(run, other):
+    shutil.copy(other / "config.toml", run / "config.toml")
     with pytest.raises(Damaged, match="no checkpoint .* can be used: .* is of other settings than it should be"):
         load(run, say=print)
 
@@ -122,6 +122,45 @@ def test_a_history_cut_short_of_its_checkpoint_is_no_shorter_run(run, capsys):
     assert call("report", run) == 0
 
 
+@pytest.fixture(scope="module")
+def other(tmp_path_factory):
+    """A finished run that differs by its seed alone."""
+    out = tmp_path_factory.mktemp("damage") / "other"
+    assert call(*RUN, "--seed", "1", "--out", out) == 0
+    return out
+
+
+def test_a_whole_file_of_another_run_is_not_taken_for_this_one_s(run, other, capsys):
+    for name, reads in (("history.jsonl", lambda: load(run, say=print)), ("data.json", lambda: load(run).encoding)):
+        mine = (run / name).read_bytes()
+        shutil.copy(other / name, run / name)
+        with pytest.raises(Damaged, match=rf"{name} is damaged: it is not what was written by this run"):
+            reads()
+        assert f"{name} is damaged" in error_of(capsys, "report", run)
+        (run / name).write_bytes(mine)
+
+
+def test_a_checkpoint_that_is_missing_is_said(run):
+    (run / "checkpoint" / "round-00000006.safetensors").unlink()
+    with pytest.warns(UserWarning, match="history of 6 rounds, and its last checkpoint is that of round 5"):
+        assert load(run).rounds == 5
+
+
+@pytest.mark.parametrize(
+    "name", ["config.toml", "history.jsonl", "data.json", "checkpoint/personal.safetensors", "machine.json"]
+)
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(run, name, capsys):
+    (run / name).unlink()
+    os.mkfifo(run / name)
+    code = call("report", run)
+    assert code == (2 if name in ("config.toml", "history.jsonl") else 0)
+    try:
+        found = load(run, say=print)
+        _ = found.encoding
+    except Damaged:
+        assert name != "machine.json"
+
+
 def test_reading_a_run_changes_nothing_and_says_what_is_damaged(run):
     flip(run / "checkpoint" / "round-00000006.safetensors", -3)
     before = content(run)
@@ -137,8 +176,6 @@ def test_reading_a_run_changes_nothing_and_says_what_is_damaged(run):
 
 
 def test_a_run_is_read_without_opening_anything_for_writing(run, monkeypatch):
-    import os
-
     opened, real = [], os.open
     monkeypatch.setattr(
         os, "open", lambda path, flags, *more, **kw: opened.append(flags) or real(path, flags, *more, **kw)
