@@ -176,3 +176,9 @@ def test_a_missing_setting_is_said_to_be_missing():
     with pytest.raises(UserError, match=r"rows") as caught:
         Mixture()
     assert "given" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["cuda", 3, [1, 2], None])
+def test_what_is_no_table_is_refused_where_one_belongs(value):
+    with pytest.raises(UserError, match="compare: bad value.*allowed: a table of settings"):
+        build(Training, value, where="compare")

@@ -40,6 +40,8 @@ def settings(cls: type[T]) -> type[T]:
 
 def build(cls: type[T], values: Mapping[str, Any], *, where: str) -> T:
     """Settings from a mapping, as read from TOML or flags; ``where`` names it in errors."""
+    if not isinstance(values, Mapping):  # whatever else a file may hold in its place
+        raise UserError("bad value", where=where, given=values, allowed="a table of settings")
     try:
         return TypeAdapter(cls).validate_python(dict(values))
     except ValidationError as error:
