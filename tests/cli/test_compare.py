@@ -50,6 +50,13 @@ def test_one_json_object_with_all_that_was_asked_for(tmp_path, capsys):
     }
 
 
+@pytest.mark.parametrize("flag", [("--clients", 7), ("--seed", 5), ("--validation", 0.3), ("--batch", 3)])
+def test_a_resume_that_is_refused_leaves_the_comparison_as_it_was(done, flag, capsys):
+    before = {p: p.read_bytes() for p in done.rglob("*") if p.is_file()}
+    assert "resume" in error_of(capsys, "compare", "--resume", "--out", done, *flag)
+    assert {p: p.read_bytes() for p in done.rglob("*") if p.is_file()} == before
+
+
 def test_a_table_a_recommendation_and_where_the_results_are(done, capsys):
     assert call("compare", "--resume", "--out", done) == 0
     out = " ".join(capsys.readouterr().out.split())

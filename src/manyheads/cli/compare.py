@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +22,7 @@ from manyheads.cli.progress import SECONDS_BETWEEN_LINES
 from manyheads.cli.run import run_flags
 from manyheads.cli.stops import STOPPED, check
 from manyheads.core.errors import UserError
-from manyheads.core.files import fresh_folder, locked, reserved, sweep, write_text
+from manyheads.core.files import fresh_folder, locked, reserved, sweep
 from manyheads.core.plain import to_json
 from manyheads.core.sealed import write_toml
 from manyheads.core.settings import as_dict, build
@@ -90,18 +91,12 @@ def compare(
     whole = as_dict(config) | made | {"compare": as_dict(comparison)}  # as it was made: found again from any folder
     with nullcontext(out) if out else reserved(usual) as place, locked(place):
         sweep(place)
-        settings = place / "compare.toml"
-        before = settings.read_text(encoding="utf-8") if resume else ""
-        write_toml(settings, {k: v for k, v in whole.items() if k not in _NOT_HERE})
+        describe = partial(write_toml, place / "compare.toml", {k: v for k, v in whole.items() if k not in _NOT_HERE})
         try:
             with _progress(errors, total, f"{len(comparison.methods)} methods on {federation.name}") as follow:
                 facts = run_comparison(
-                    federation, model, config.training(), comparison, made, place, follow, errors.print
+                    federation, model, config.training(), comparison, made, place, follow, errors.print, describe
                 )
-        except UserError:
-            if resume:  # what is refused does not stay in the settings
-                write_text(settings, before)
-            raise
         except KeyboardInterrupt:
             errors.print(f"stopped; what is done is kept. Go on with: manyheads compare --resume --out {place}")
             raise typer.Exit(STOPPED) from None

@@ -130,8 +130,12 @@ def run_comparison(
     out: Path,
     progress: Progress = lambda done, doing: None,
     say: Callable[[str], None] = warnings.warn,
+    begin: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
-    """Do what is left to do of a comparison. ``federation`` has validation samples; ``model`` makes one of a seed."""
+    """Do what is left to do of a comparison. ``federation`` has validation samples; ``model`` makes one of a seed.
+
+    ``begin`` is called once it is clear that what is there already is of the same comparison.
+    """
     refuse_unfit(federation)
     workers = training.engine.resolved_workers()
     training = replace(
@@ -144,8 +148,10 @@ def run_comparison(
     methods, unfit = _fitting(comparison, study)
     study.tuned = {m.algorithm.name for m in methods.values() if m.finetuned}
     seeds = [training.seed + i for i in range(comparison.seeds)]
+    trials = [(m, lr, seeds[0]) for m in methods.values() for lr in comparison.rates]
+    study.refuse_others(trials)
+    begin()
     with at_work(study, workers, progress, say) as do:
-        trials = [(m, lr, seeds[0]) for m in methods.values() for lr in comparison.rates]
         do("train", trials)
         tried = {
             name: {lr: _judged(study, (m, lr, seeds[0])) for lr in comparison.rates} for name, m in methods.items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from manyheads.core.checkpoint import read_tensors, write_tensors
-from manyheads.core.errors import Damaged, Diverged
+from manyheads.core.contract import Algorithm
+from manyheads.core.errors import Damaged, Diverged, UserError
 from manyheads.core.files import content
 from manyheads.core.history import History
 from manyheads.core.interrupts import held
@@ -28,7 +29,7 @@ from manyheads.engines.workers import Workers
 from manyheads.experiments.methods import TUNED, Method
 from manyheads.models import Model
 from manyheads.run import Training, load, run_training
-from manyheads.run.directory import RunDirectory
+from manyheads.run.directory import RunDirectory, read_config
 from manyheads.run.simulate import described, same_run
 
 __all__ = ["Progress", "Study", "Trial", "at_work"]
@@ -63,9 +64,7 @@ class Study:
     def train(self, method: Method, lr: float, seed: int) -> list[str]:
         """One run, or the rest of it, unless it is known to diverge; gives what was found damaged, and was done again."""
         path = self.path(method, lr, seed)
-        tuned = replace(self.training.finetune, lr=lr) if method.algorithm.name in self.tuned else FineTune()
-        training = replace(self.training, seed=seed, finetune=tuned)
-        algorithm = method.at(lr, len(self.federation))
+        algorithm, training = self._settings(method, lr, seed)
         said: list[str] = []
 
         def go_on() -> None:
@@ -85,6 +84,29 @@ class Study:
         except Diverged as error:
             write_json(path / DIVERGED, {"schema": 1, "error": str(error)})
         return said
+
+    def _settings(self, method: Method, lr: float, seed: int) -> tuple[Algorithm, Training]:
+        tuned = replace(self.training.finetune, lr=lr) if method.algorithm.name in self.tuned else FineTune()
+        return method.at(lr, len(self.federation)), replace(self.training, seed=seed, finetune=tuned)
+
+    def refuse_others(self, trials: Iterable[Trial]) -> None:
+        """Runs that are there already must be those of this study, before anything is written."""
+        found = {file.parent for file in self.out.glob("runs/*/config.toml")}
+        for trial in trials:
+            algorithm, training = self._settings(*trial)
+            with suppress(Damaged):  # is done again
+                if (path := self.path(*trial)) in found:
+                    same_run(path, described(algorithm, self.federation, training, self.config))
+        for path in sorted(found):
+            with suppress(Damaged):
+                facts = read_config(path)["facts"]
+                if facts["fingerprint"] != self.federation.fingerprint:
+                    raise UserError(
+                        "the runs there are of other data, or of another division of it",
+                        where="resume",
+                        given=str(path),
+                        fix="choose another --out",
+                    )
 
     def diverged(self, method: Method, lr: float, seed: int) -> bool:
         """Whether a run is known to diverge."""
