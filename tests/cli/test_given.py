@@ -195,3 +195,14 @@ def test_data_that_was_moved_is_said_and_can_be_named_anew(sites, capsys):
         assert facts["methods"] == first["methods"]
         assert json.loads((sites.parent / "c" / "compare.json").read_text())["methods"] == first["methods"]
         assert facts_of(capsys, "run", "--resume", "--out", "a", "--rounds", 2, *place)["rounds"] == 2
+
+
+def test_flags_of_what_is_not_there_are_told_by_its_name(sites, capsys):
+    """The flags of data that cannot be found are not known either, but that is not the mistake."""
+    told = error_of(capsys, "compare", "my_site", "--data.label", "outcome")
+    assert "no such folder" in told
+    assert "did you mean 'my_sites'?" in told
+    assert "no such folder" in error_of(capsys, "run", "--data", "my_site", "--data.label", "outcome")
+    assert "did you mean 'fedrep'?" in error_of(capsys, "run", "--algorithm", "fedrap", "--algorithm.head-epochs", 3)
+    assert "did you mean 'mlp'?" in error_of(capsys, "run", "--model", "mpl", "--model.hidden", 3)
+    assert "No such option: --data.lable" in error_of(capsys, "compare", "my_sites", "--data.lable", "outcome")

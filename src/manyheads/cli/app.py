@@ -12,6 +12,7 @@ from manyheads.cli.algorithms import algorithms
 from manyheads.cli.compare import compare, compare_flags
 from manyheads.cli.data import data_app
 from manyheads.cli.flags import with_flags
+from manyheads.cli.given import refuse_unknown
 from manyheads.cli.live import live
 from manyheads.cli.personalize import personalize
 from manyheads.cli.predict import predict
@@ -69,5 +70,7 @@ def command(arguments: Sequence[str]) -> int:
     except _WrongWords as error:
         if not error.format_message():  # no command was named, and the help has been shown
             return 2
+        if "run" in arguments[:1] or "compare" in arguments[:1]:
+            refuse_unknown(arguments)
         raise UserError(error.format_message()) from error
     return 0

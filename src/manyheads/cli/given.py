@@ -7,15 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.cli.flags import given_name, given_position
+from manyheads.core.contract import algorithm_named
 from manyheads.core.errors import UserError
 from manyheads.core.files import kind_of
 from manyheads.core.optim import FineTune
 from manyheads.core.sealed import read_toml as read_sealed
 from manyheads.data import SOURCES, name_of_path
 from manyheads.data.locate import home
+from manyheads.data.sources import source_named
+from manyheads.models import model_named
 from manyheads.run.config import merged, read_toml
 
-__all__ = ["files_of", "resumed", "settled", "with_data"]
+__all__ = ["files_of", "refuse_unknown", "resumed", "settled", "with_data"]
 
 Table = dict[str, Any]
 
@@ -29,6 +32,16 @@ def files_of(arguments: Sequence[str]) -> Table:
     if position and position.endswith(".toml") and kind_of(Path(position)) == "file":
         table = merged(table, read_toml(Path(position)))
     return table
+
+
+def refuse_unknown(arguments: Sequence[str]) -> None:
+    """Of data, a model or a method that is not there no flag is known either: its name is the mistake to tell."""
+    data = given_name(arguments, "--data") or (given_position(arguments) if "compare" in arguments[:1] else None)
+    if data and not data.endswith(".toml") and not kind_of(Path(data)):
+        source_named(data)
+    for option, find in (("--model", model_named), ("--algorithm", algorithm_named)):
+        if name := given_name(arguments, option):
+            find(name)
 
 
 def resumed(out: Path | None, file: str) -> Table | None:
