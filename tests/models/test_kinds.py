@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 import reference
@@ -9,7 +11,8 @@ import torch
 from kinds import KINDS, VECTORS, Kind, body_and_head
 from torch.nn import functional
 
-from manyheads import DSGD, SGD, Engine, FedAvg, FedRep, Model, PerFedAvg, Scaffold, UserError, simulate
+from manyheads import DSGD, SGD, Engine, FedAvg, Federation, FedRep, Model, PerFedAvg, Scaffold, UserError, simulate
+from manyheads.core.contract import Algorithm
 from manyheads.core.randomness import Purpose, torch_seeded
 from manyheads.run.training import Training
 
@@ -59,11 +62,7 @@ def test_equals_the_plain_loop(name, method, mode):
     assert np.array_equal(untouched[1], kind.data.test.x)
     if method.name == "dsgd" and model.random:
         return  # a pooled batch draws its noise at once
-    with torch_seeded(0, Purpose.MODEL):
-        module = kind.make()
-    plain = reference.run(
-        method, module, list(model.params.head), kind.data, Training(rounds=2), buffers=sorted(model.statistics)
-    )
+    plain = by_the_plain_loop(name, method)
     (shared,) = run.server.values()
     (wanted,) = plain.server.values()
     assert shared.keys() == wanted.keys()
@@ -74,6 +73,15 @@ def test_equals_the_plain_loop(name, method, mode):
             torch.testing.assert_close(run.client_model(client)[leaf], value, atol=2e-5, rtol=1e-4)
     if kind.data.task == "classification":
         assert run.history[-1]["evaluation"]["loss"] == pytest.approx(loss_of(plain, wanted), rel=1e-3)
+
+
+@cache
+def by_the_plain_loop(name: str, method: Algorithm) -> reference.Plain:
+    kind, model = KINDS[name], model_of(KINDS[name])
+    with torch_seeded(0, Purpose.MODEL):
+        module = kind.make()
+    head, buffers = list(model.params.head), sorted(model.statistics)
+    return reference.run(method, module, head, kind.data, Training(rounds=2), buffers)
 
 
 def loss_of(plain: reference.Plain, shared: dict) -> float:
@@ -119,8 +127,6 @@ def test_a_model_without_second_derivatives_is_refused_by_a_method_that_needs_th
 def test_the_number_of_steps_knows_which_batches_batch_norm_leaves_out():
     """11 samples, batches of 10: the last sample joins the batch before it, so that two passes are two steps."""
     rng = np.random.default_rng(0)
-    from manyheads import Federation
-
     x, y = rng.normal(size=(11, 6)).astype(np.float32), rng.integers(0, 3, 11)
     data = Federation.from_clients([(x, y)] * 2, test_fraction=0, outputs=3)
     net = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3))
