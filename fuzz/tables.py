@@ -112,7 +112,7 @@ def _column(sites: Path, rng: Random) -> str:
         rows = _rows(rng)
         for row in rows[1:]:
             row[at] = cell
-        (sites / f"site{i}.csv").write_bytes(_csv(rows))
+        _gone(sites / f"site{i}.csv").write_bytes(_csv(rows))
     return f"column {at} is all {cell[:40]!r}"
 
 
@@ -200,8 +200,14 @@ def _site(sites: Path, rng: Random) -> Path:
     """A site's CSV, the first one mostly."""
     site = sites / f"site{rng.choice([0, 0, 1, 3])}.csv"
     if not site.is_file():
-        site.write_bytes(_csv(_rows(rng)))
+        _gone(site).write_bytes(_csv(_rows(rng)))
     return site
+
+
+def _gone(path: Path) -> Path:
+    """The path, with nothing there: another change may have made a folder of it, or a pipe, which would be waited for."""
+    path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
+    return path
 
 
 def _odd_file(sites: Path, rng: Random) -> str:
@@ -223,8 +229,7 @@ def _odd_file(sites: Path, rng: Random) -> str:
             "b.parquet",
         ]
     )
-    path = sites / name
-    path.unlink(missing_ok=True)
+    path = _gone(sites / name)
     kind = rng.choice(["folder", "pipe", "loop", "dangling", "null", "text", "empty", "binary"])
     if kind == "folder":
         path.mkdir()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -45,6 +46,10 @@ CASES: list[tuple[Kind, int]] = [
 KINDS = {kind.name: kind for kind, _ in CASES}
 
 
+LIMIT = 300
+"""seconds for a whole case, which is more than all its commands may take"""
+
+
 class Trials:
     """Cases from a seed, in a folder."""
 
@@ -83,11 +88,14 @@ class Trials:
         """One case; its place is removed afterwards."""
         place = self.folder / f"{name}-{number}"
         place.mkdir()
+        signal.signal(signal.SIGALRM, _too_long)
+        signal.alarm(LIMIT)
         try:
             return KINDS[name].attempt(Random(f"{self.seed} {name} {number}"), place)
         except Exception as error:  # of the case itself: it must not end the others, nor pass for a success
             return Case("", "broken", f"the case could not be tried: {error!r}", traceback.format_exc())
         finally:
+            signal.alarm(0)
             shutil.rmtree(place, ignore_errors=True)
 
     def _timely(self, wanted: tuple[str, int, float]) -> tuple[str, int, Case | None]:
@@ -106,6 +114,10 @@ class Trials:
         if case.wrong:
             again = f"python -m fuzz --seed {self.seed} --only {name}:{number}"
             print(f"FAILED {name}: {case.what}\n       {case.wrong}\n       {again}", flush=True)
+
+
+def _too_long(number: int, frame: object) -> None:
+    raise TimeoutError("it took too long")
 
 
 def _imported() -> None:

@@ -1,9 +1,10 @@
-"""The judge of ``make fuzz`` sees what it must."""
+"""The judge of ``make fuzz`` sees what it must; a small part of its cases; the page tells the counts of the last run."""
 
 from __future__ import annotations
 
 import ctypes
 import json
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -15,7 +16,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from fuzz.child import Ended, in_child
 from fuzz.damage import damage
+from fuzz.record import PAGE, with_table
 from fuzz.verdict import broken, says_damage
+
+ROOT = Path(__file__).parent.parent
 
 
 def fine(code: int = 0, out: str = "", err: str = "") -> Ended:
@@ -95,3 +99,20 @@ def state(folder: Path) -> dict[Path, object]:
 def test_a_warning_tells_of_damage_or_it_does_not():
     assert says_damage("checkpoint x is damaged; falling back\n")
     assert not says_damage("2 epochs\n")
+
+
+def test_a_part_of_the_cases():
+    """``make fuzz`` tries them all; a failing one is printed with the line that repeats it."""
+    command = [sys.executable, "-m", "fuzz", "--cases", "0.02", "--seed", "12"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_page_has_the_counts_of_the_last_run_and_none_failed():
+    facts = json.loads((ROOT / "results" / "fuzz.json").read_text(encoding="utf-8"))
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == with_table(page, facts)
+    counts = facts["kinds"]
+    assert facts["failed"] == []
+    assert sum(sum(counts[kind].values()) for kind in ("runs", "comparisons", "models")) >= 1000
+    assert sum(sum(counts[kind].values()) for kind in ("lines", "configs", "tables")) >= 1000

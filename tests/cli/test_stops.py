@@ -92,3 +92,22 @@ main()
     assert "Exception ignored in: <function Finalized" in done.stderr
     assert "stopped; " in done.stderr
     assert done.returncode == 130
+
+
+def test_an_interrupt_in_a_finalizer_is_neither_lost_nor_printed():
+    program = """
+import signal, time
+from manyheads.cli import stops
+class Thing:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+        time.sleep(0)
+stops.by_interrupt()
+try:
+    Thing()
+    time.sleep(600)
+except KeyboardInterrupt:
+    print("stopped")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("stopped\n", "")

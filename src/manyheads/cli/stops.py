@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Callable
 from types import FrameType
+from typing import Any
 
 from manyheads.core.interrupts import STOPS
 
@@ -14,6 +15,9 @@ __all__ = ["STOPPED", "at_once", "by_interrupt", "check", "stopped"]
 
 STOPPED = 130
 """the exit code"""
+
+MOMENT = 0.01
+"""seconds until an interrupt that was lost is made again"""
 
 asked = False
 """whether a stop has been asked for"""
@@ -27,6 +31,8 @@ def at_once() -> None:
 def by_interrupt() -> None:
     """From now on, a stop is a KeyboardInterrupt, so that what is under way can be put in order."""
     _handle(_interrupt)
+    signal.signal(signal.SIGALRM, _interrupt)
+    sys.unraisablehook = _lost
 
 
 def check() -> None:
@@ -45,6 +51,14 @@ def _handle(handler: Callable[[int, FrameType | None], None]) -> None:
     for stop in STOPS:
         if signal.getsignal(stop) is not signal.SIG_IGN:  # nohup, and jobs in the background of a script
             signal.signal(stop, handler)
+
+
+def _lost(error: Any) -> None:
+    """An interrupt that comes in a finalizer is only printed there, and lost: it is made again a moment later."""
+    if error.exc_type is KeyboardInterrupt:
+        signal.setitimer(signal.ITIMER_REAL, MOMENT)
+    else:
+        sys.__unraisablehook__(error)
 
 
 def _end(number: int, frame: FrameType | None) -> None:
