@@ -62,7 +62,7 @@ class Damaged:
             bases.copy(here, self.folder, *self.beside)
             ended = use.done(here)
             wrong = broken(ended, use.words)
-            if ended.code or wrong:
+            if ended.code or wrong or says_damage(ended.err):  # a word about damage must be one
                 raise RuntimeError(f"{use.name} of a sound folder: {wrong or ended.err}")
             self.expected[use.name] = self._told(use, here, ended)
 
