@@ -87,7 +87,7 @@ def _be_the_child(act: Callable[[], None], place: Path, out: Path, err: Path) ->
         sys.stdin = open(0, closefd=False)  # noqa: SIM115
         sys.stdout = io.TextIOWrapper(io.BufferedWriter(io.FileIO(1, "w", closefd=False)), "utf-8", "strict")
         sys.stderr = io.TextIOWrapper(io.FileIO(2, "w", closefd=False), "utf-8", "backslashreplace", write_through=True)
-        resource.setrlimit(resource.RLIMIT_AS, (_memory() + MEMORY,) * 2)
+        resource.setrlimit(resource.RLIMIT_DATA, (_memory() + MEMORY,) * 2)  # not what is only reserved
         resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_SIZE,) * 2)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         code = _code_of(act)
@@ -118,8 +118,8 @@ def _code_of(act: Callable[[], None]) -> int:
 
 
 def _memory() -> int:
-    """The bytes of address space that this process has."""
-    return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    """The bytes of data that this process has."""
+    return int(Path("/proc/self/statm").read_text().split()[5]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _awaited(child: int, endless: bool) -> tuple[int, bool, bool]:
