@@ -308,3 +308,15 @@ def test_a_refused_run_leaves_no_folder(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     error_of(capsys, *RUN, "--cohort", "99")
     assert not list(tmp_path.glob("runs/*"))
+
+
+def test_a_resume_of_what_is_no_run_touches_nothing_that_is_there(tmp_path, capsys):
+    """A mistyped --out: the folder is somebody's, and so is what is in it."""
+    for name in ("checkpoint/mine.pt", ".notes.txt.draft.tmp", "thesis.tex"):
+        file = tmp_path / "work" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("years of work")
+    before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+    assert call(*RUN, "--resume", "--out", tmp_path / "work") == 2
+    assert "exists already" in capsys.readouterr().err
+    assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before

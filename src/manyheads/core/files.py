@@ -111,7 +111,9 @@ def locked(folder: Path) -> IO[str]:
 
 def sweep(folder: Path, name: str = "*") -> None:
     """Remove what killed processes left half written; only for one that has the folder to itself."""
-    for left in folder.glob(f".{name}.*.tmp"):
+    for left in folder.glob(f".{name}.[0-9]*.tmp"):
+        if not left.name.split(".")[-2].isdigit():
+            continue  # not one of ours, which end in the number of a process
         with writing(left):
             shutil.rmtree(left) if left.is_dir() else left.unlink()
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pickle
-import shutil
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -139,8 +139,9 @@ def run_training(
 
 
 def _clear(path: Path) -> None:
-    """Remove what a process left that was killed before it had begun."""
-    shutil.rmtree(path / "checkpoint", ignore_errors=True)
+    """Remove what a process left that was killed before it had begun, and nothing else that may be there."""
+    with suppress(OSError):  # it is not there, or not empty
+        (path / "checkpoint").rmdir()
     if path.is_dir():
         sweep(path)
     (path / ".lock").unlink(missing_ok=True)
