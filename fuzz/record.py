@@ -67,5 +67,5 @@ def table(facts: Mapping[str, Any]) -> str:
 
 def with_table(page: str, facts: Mapping[str, Any]) -> str:
     """The page with these counts."""
-    between = re.compile(r"(?<=<!-- counts -->\n).*?(?=\n<!-- end of counts -->)", re.DOTALL)
-    return between.sub(lambda _: table(facts), page)
+    between = re.compile(r"(?<=<!-- counts -->\n).*?(?=<!-- end of counts -->)", re.DOTALL)
+    return between.sub(lambda _: f"{table(facts)}\n", page)

@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from fuzz.child import Ended, in_child
 from fuzz.damage import damage
+from fuzz.record import PAGE, table, with_table
 from fuzz.verdict import broken, says_damage
 
 ROOT = Path(__file__).parent.parent
@@ -105,3 +106,14 @@ def test_a_part_of_the_cases():
     command = [sys.executable, "-m", "fuzz", "--cases", "0.02", "--seed", "12"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_page_has_the_counts_of_the_last_run_and_none_failed():
+    facts = json.loads((ROOT / "results" / "fuzz.json").read_text(encoding="utf-8"))
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == with_table(page, facts)
+    assert table(facts) in page
+    counts = facts["kinds"]
+    assert facts["failed"] == []
+    assert sum(sum(counts[kind].values()) for kind in ("runs", "comparisons", "models")) >= 1000
+    assert sum(sum(counts[kind].values()) for kind in ("lines", "configs", "tables")) >= 1000
