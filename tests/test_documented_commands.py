@@ -105,6 +105,15 @@ def test_every_command_ends_well(page, place, capsys):
         assert code == 0, f"manyheads {shlex.join(map(str, words))}: {capsys.readouterr().err}"
 
 
+def test_every_example_of_the_help_is_understood(place, capsys):
+    files = sorted((ROOT / "src" / "manyheads" / "cli").glob("*.py"))
+    examples = [e for f in files for e in re.findall(r"^      (?:\w+=\S+ )?manyheads (.*)$", f.read_text(), flags=re.M)]
+    assert len(examples) > 20
+    for example in examples:
+        words = re.sub(r"\s*>.*$", "", example).split()
+        assert call(*words, "--help") == 0, f"manyheads {example}: {capsys.readouterr().err}"
+
+
 @pytest.mark.parametrize(
     "page", [p for p in PAGES if "```python" in p.read_text()], ids=lambda p: str(p.relative_to(ROOT))
 )

@@ -57,6 +57,11 @@ def test_a_resume_that_is_refused_leaves_the_comparison_as_it_was(done, flag, ca
     assert {p: p.read_bytes() for p in done.rglob("*") if p.is_file()} == before
 
 
+def test_methods_that_fine_tune_need_fine_tuning(tmp_path, capsys):
+    told = error_of(capsys, *SMALL, "--finetune", "none", "--out", tmp_path / "out")
+    assert "fedavg+ft fine-tunes; given 'none'" in told
+
+
 def test_a_table_a_recommendation_and_where_the_results_are(done, capsys):
     assert call("compare", "--resume", "--out", done) == 0
     out = " ".join(capsys.readouterr().out.split())

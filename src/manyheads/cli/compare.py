@@ -69,7 +69,7 @@ def compare(
 
     Examples:
 
-      manyheads compare my_sites/
+      manyheads compare my_sites/ --data.label outcome
 
       manyheads compare digits --partition classes:5 --clients 30 --rounds 20 --seeds 3
 

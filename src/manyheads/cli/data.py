@@ -106,7 +106,7 @@ def check(
 
     Examples:
 
-      manyheads data check my_sites/
+      manyheads data check my_sites/ --data.label outcome
 
       manyheads data check all.csv --data.client hospital --data.label outcome --json
     """

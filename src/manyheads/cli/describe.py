@@ -52,7 +52,7 @@ def describe(
 
       manyheads data describe --data digits --partition classes:3 --clients 20
 
-      manyheads data describe --data my_sites/ --picture labels.svg
+      manyheads data describe --data my_sites/ --data.label outcome --picture labels.svg
     """
     config = build(Config, settled(with_data(flags)), where="config")
     federation, made = federation_of(config, source_of(config.data))

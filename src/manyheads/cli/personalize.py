@@ -72,9 +72,9 @@ def personalize(
 
     Examples:
 
-      manyheads personalize runs/a new_site.csv --out models/new_site
+      manyheads personalize runs/mine new_site.csv --out models/new_site
 
-      manyheads personalize runs/a new.npz --out models/new --finetune head:50 --lr 0.1 --export onnx
+      manyheads personalize runs/mine new_site.csv --out models/tuned --finetune head:50 --lr 0.1 --export onnx
 
       manyheads predict models/new_site more.csv
     """

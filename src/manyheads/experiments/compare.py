@@ -147,6 +147,9 @@ def run_comparison(
     study = Study(federation, model, training, config, out)
     methods, unfit = _fitting(comparison, study)
     study.tuned = {m.algorithm.name for m in methods.values() if m.finetuned}
+    if study.tuned and training.finetune.scope == "none":
+        tuned = ", ".join(name for name, m in methods.items() if m.finetuned)
+        raise UserError(f"{tuned} fine-tunes", where="finetune", given="none", fix="leave one of them out")
     seeds = [training.seed + i for i in range(comparison.seeds)]
     trials = [(m, lr, seeds[0]) for m in methods.values() for lr in comparison.rates]
     study.refuse_others(trials)
