@@ -40,7 +40,8 @@ class Configs:
         (place / "own.toml").write_bytes(text)
         words = ["compare" if comparing else "run", "own.toml", "--out", "out", "--json"]
         shown = text.decode("utf-8", "replace")
-        ended = command(words, place, endless=long(shown.split()))
+        usual = not all(f"{key} = " in shown for key in (("rounds", "seeds", "rates") if comparing else ("rounds",)))
+        ended = command(words, place, endless=usual or long(shown.split()))
         outcome = {0: "done", 2: "refused", 130: "stopped"}.get(ended.code, "broken")
         wrong = broken(ended, words)
         what = f"manyheads {' '.join(words)} with {shown[:TEXT_SHOWN]!r}"

@@ -223,7 +223,7 @@ def _pipe(file: Path, files: list[Path], twin: Path, rng: Random) -> str:
 
 
 def _whole_folder(file: Path, files: list[Path], twin: Path, rng: Random) -> str:
-    if file.parent == files[0].parent and len({f.parent for f in files}) > 1:
+    if file.parent == min((f.parent for f in files), key=lambda p: len(p.parts)):  # nothing would be left to use
         return ""
     shutil.rmtree(file.parent)
     return "deleted with its folder"

@@ -64,6 +64,8 @@ def test_a_traceback_that_cannot_be_written_is_said(broken, capsys, monkeypatch,
     [
         (MemoryError(), "out of memory; use fewer --workers"),
         (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"), "out of memory"),
+        (ValueError("array is too big; `arr.size * arr.dtype.itemsize` is larger than"), "out of memory"),
+        (ValueError("Maximum allowed dimension exceeded"), "out of memory"),
         (torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), "out of memory"),
         (OSError(errno.EMFILE, "Too many open files", "x"), "too many open files; allow more"),
         (PermissionError(errno.EACCES, "Permission denied", "a/b.csv"), "a/b.csv: Permission denied"),

@@ -63,9 +63,12 @@ def explained(error: Exception) -> UserError | None:
 
 
 def _out_of_memory(error: Exception) -> bool:
-    """torch says it in words, for the CPU and for a GPU."""
-    said = str(error)
-    return isinstance(error, RuntimeError) and ("can't allocate memory" in said or "out of memory" in said)
+    """torch says it in words, for the CPU and for a GPU; numpy has others for what no machine could hold."""
+    said, words = (
+        str(error),
+        ("can't allocate memory", "out of memory", "array is too big", "allowed dimension exceeded"),
+    )
+    return isinstance(error, RuntimeError | ValueError) and any(word in said for word in words)
 
 
 def _bug(error: Exception, arguments: Sequence[str]) -> str:
