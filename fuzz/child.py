@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import gc
 import io
 import os
 import resource
@@ -76,6 +77,7 @@ def _be_the_child(act: Callable[[], None], place: Path, out: Path, err: Path) ->
     """Become a fresh program with its own streams, and never return."""
     code = 70
     try:
+        gc.freeze()  # garbage of the parent may wait for threads that are not here
         os.setsid()  # with all that it starts, it can be ended at once
         os.chdir(place)
         faulthandler.disable()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import resource
@@ -51,6 +52,9 @@ class Bench:
 
     def zeros(self, size: int) -> torch.Tensor:
         return torch.zeros(size)
+
+    def tidy_up(self) -> int:
+        return gc.collect()
 
     def fail(self, error: Exception) -> None:
         raise error
@@ -195,3 +199,27 @@ def test_too_few_file_handles_are_one_clear_line_and_leave_no_process():
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (before, hard))
     assert multiprocessing.active_children() == []
+
+
+class Owned:
+    """Something that must not be finalized by another process, as a pool of threads."""
+
+    def __init__(self, log: Path) -> None:
+        self.log, self.owner, self.itself = log, os.getpid(), self
+
+    def __del__(self) -> None:
+        if os.getpid() != self.owner:
+            self.log.write_text("finalized elsewhere")
+
+
+def test_garbage_of_the_parent_is_left_alone(tmp_path):
+    gc.collect()
+    gc.disable()  # so that it is still there when the worker is forked
+    try:
+        Owned(tmp_path / "log")
+        workers = Workers(1, multiprocessing.get_context("fork"), Bench, (0,))
+        assert list(workers.map("tidy_up", [()])) != []
+        workers.close()
+    finally:
+        gc.enable()
+    assert not (tmp_path / "log").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import threading
@@ -147,6 +148,7 @@ def _receive(connection: Connection) -> Any:
 
 
 def _serve(parent: Connection, parent_id: int, make: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    gc.freeze()  # what the parent left is not ours to tidy up: its threads, which that may wait for, are not here
     leave_to_parent()
     threading.Thread(target=_end_with, args=(parent_id,), daemon=True).start()
     torch.set_num_threads(1)
