@@ -184,7 +184,9 @@ def test_an_existing_folder_is_refused(tmp_path, capsys):
 
 
 def test_resuming_what_is_not_there_is_refused(tmp_path, capsys):
-    assert "holds no run to resume" in error_of(capsys, "run", "--resume", "--out", tmp_path / "typo")
+    for more in ([], ["--rounds", 60, "--algorithm", "fedrep"]):
+        assert "holds no run to resume" in error_of(capsys, "run", "--resume", "--out", tmp_path / "typo", *more)
+        assert not (tmp_path / "typo").exists()
     assert "--resume needs --out" in error_of(capsys, "run", "--resume")
 
 

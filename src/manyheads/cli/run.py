@@ -98,7 +98,7 @@ def run(
     errors = Plain(stderr=True)
     if live_port is not None and not live:
         raise UserError("is for --live", where="live-port", given=live_port, fix="add --live, or leave it out")
-    kept = _resumed(out, config is not None or bool(flags), errors) if resume else {}
+    kept = _resumed(out, config is not None or "data" in flags, errors) if resume else {}
     table = settled(with_data(flags), BENEATH, kept, read_toml(config) if config else {})
     settings = build(Config, table, where="config")
     algorithm, model, federation, made = assemble(settings)
@@ -143,7 +143,7 @@ def _saved(place: Path) -> int:
 def _resumed(out: Path | None, described: bool, errors: Console) -> dict[str, Any]:
     table = resumed(out, "config.toml")
     if table is None and not described:
-        raise UserError(f"{out} holds no run to resume", where="out")
+        raise UserError(f"{out} holds no run to resume", where="out", fix="to start one there, say on what: --data ...")
     if table is None:
         errors.print(f"{out} holds no run yet: starting it")
     return table or {}
