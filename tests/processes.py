@@ -19,6 +19,18 @@ def until(happened: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
+def all_shown(terminal: int) -> str:
+    """What is shown on a terminal until nobody writes to it any more."""
+    text = b""
+    while True:
+        try:
+            text += os.read(terminal, 65536)
+        except OSError:
+            break
+    os.close(terminal)
+    return text.decode()
+
+
 def mentioning(text: str) -> list[int]:
     """Processes with this text in their command line, this one left out."""
     found = []

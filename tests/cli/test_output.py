@@ -10,6 +10,7 @@ import sys
 import numpy as np
 import pytest
 from commands import call, error_of, facts_of
+from processes import all_shown
 
 EVIL = "[bold] :bomb: \x1b[31m"
 SHOWN = "[bold] :bomb: \\x1b[31m"
@@ -42,14 +43,8 @@ def on_terminal(*arguments: object) -> tuple[int, str]:
     command = [sys.executable, "-m", "manyheads", *map(str, arguments)]
     with subprocess.Popen(command, stdout=slave, stderr=slave, env=os.environ | {"COLUMNS": "1000"}) as process:
         os.close(slave)
-        text = b""
-        while True:
-            try:
-                text += os.read(master, 65536)
-            except OSError:
-                break
-    os.close(master)
-    return process.returncode, text.decode()
+        shown = all_shown(master)
+    return process.returncode, shown
 
 
 def test_evil_names_on_a_terminal(sites, place):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from commands import call, error_of
-from processes import until
+from processes import all_shown, until
 
 SMALL = ["run", "--data", "digits", "--partition", "classes:3", "--clients", "6", "--rounds", "2", "--workers", "1"]
 
@@ -246,14 +246,7 @@ def test_ctrl_c_leaves_a_run_that_can_be_resumed(tmp_path):
         os.close(slave)
         until(lambda: process.poll() is not None or len(list(out.glob("checkpoint/round-*"))) == 2)
         os.killpg(process.pid, signal.SIGINT)
-        text = b""
-        while True:
-            try:
-                text += os.read(master, 65536)
-            except OSError:
-                break
-    os.close(master)
-    shown = text.decode()
+        shown = all_shown(master)
     assert process.returncode == 130, shown
     assert "rounds/s" in shown
     assert "accuracy" in shown

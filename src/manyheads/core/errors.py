@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from manyheads.core.words import printable
 
-__all__ = ["Damaged", "Diverged", "UserError", "did_you_mean", "one_of"]
+__all__ = ["Damaged", "Diverged", "UserError", "did_you_mean", "first_line", "one_of"]
 
 
 class UserError(ValueError):
@@ -42,6 +42,11 @@ class Damaged(UserError):
 
 class Diverged(UserError):
     """Training ended in numbers that are not finite."""
+
+
+def first_line(error: Exception) -> str:
+    """What the error of somebody else's code says, in one line; its kind if it says nothing."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def one_of(kind: str, given: str, allowed: Iterable[str], *, where: str | None = None) -> UserError:

@@ -22,6 +22,7 @@ from manyheads.core.optim import SGD
 from manyheads.engines.client_data import Task, take
 from manyheads.engines.descent import Pull
 from manyheads.engines.layers import Dual, Layer, Start, Steps, layer_for
+from manyheads.models.net import is_tied
 
 __all__ = ["Chain", "descend"]
 
@@ -77,7 +78,7 @@ class Chain:
         """The chain that a module is, ``prefix`` standing before its parameters' names; None if it is none."""
         if any(m._forward_hooks or m._forward_pre_hooks for m in module.modules()):
             return None  # something else happens in between
-        if len(list(module.parameters())) != len(list(module.named_parameters(remove_duplicate=False))):
+        if is_tied(module):
             return None  # layers that share a weight move it together
         layers = list(_layers(module, prefix))
         flat = repr(layers[0][1]) == repr(nn.Flatten()) if layers else False

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from manyheads.core.contract import Batch, Round, Step
-from manyheads.core.errors import UserError
+from manyheads.core.errors import UserError, first_line
 from manyheads.core.optim import SGD, FineTune, TorchOptimizer
 from manyheads.core.randomness import Purpose, steps_per_pass
 from manyheads.core.trees import State, Tree
@@ -204,9 +204,8 @@ class LocalCohort:
     def _by_autograd(self, params: Tree, on: ClientBatch, vector: Tree | None) -> tuple[Tensor, dict[str, Tensor]]:
         """The losses, and the gradient or Hessian-vector product."""
         x, y, count = on.x, on.y, len(on)
-        twice = (
-            sdpa_kernel(SDPBackend.MATH) if vector is not None else nullcontext()
-        )  # the form of attention that can be
+        # of attention, the form that can be differentiated twice
+        twice = sdpa_kernel(SDPBackend.MATH) if vector is not None else nullcontext()
         if count > 1:
             leaves = {k: v.expand(count, *v.shape) if self._is_shared(k, v) else v for k, v in params.items()}
             leaves = {k: v.detach().requires_grad_() for k, v in leaves.items()}
@@ -226,7 +225,7 @@ class LocalCohort:
                 found = torch.autograd.grad(found, wrt, along, materialize_grads=True)
             except RuntimeError as error:
                 raise UserError(
-                    f"the model cannot be differentiated twice: {str(error).splitlines()[0]}",
+                    f"the model cannot be differentiated twice: {first_line(error)}",
                     fix="use a variant without the Hessian: fo or hf",
                 ) from error
         shapes = {k: (count, *self._template[k].shape) for k in leaves}

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from manyheads.core.errors import UserError
+from manyheads.core.errors import UserError, first_line
 
-__all__ = ["TORCH_OWN", "copied", "first_line"]
+__all__ = ["TORCH_OWN", "copied"]
 
 TORCH_OWN = frozenset(vars(nn.Module()))
 """attributes that every module has"""
@@ -66,8 +66,3 @@ def _content(cell: types.CellType) -> object:
         return cell.cell_contents
     except ValueError:  # empty
         return None
-
-
-def first_line(error: Exception) -> str:
-    """What an error says, in one line."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from manyheads.core.errors import UserError
 from manyheads.models.stacked import is_plain, stacked_forward
 
-__all__ = ["Net", "statistics_of"]
+__all__ = ["Net", "is_tied", "statistics_of"]
 
 
 class Net:
@@ -46,6 +46,11 @@ class Net:
         """Outputs of many clients' models at once; see :func:`stacked_forward`."""
         own = {k.removeprefix(self.prefix): v for k, v in params.items()}
         return stacked_forward(self.module, own, x, self._plain)
+
+
+def is_tied(module: nn.Module) -> bool:
+    """Whether a parameter stands under several names."""
+    return len(list(module.named_parameters(remove_duplicate=False))) != len(list(module.parameters()))
 
 
 def statistics_of(module: nn.Module) -> Iterator[str]:

@@ -20,10 +20,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from manyheads.core.errors import UserError
+from manyheads.core.errors import UserError, first_line
 from manyheads.core.trees import Params, Tree
-from manyheads.models.copied import TORCH_OWN, first_line
-from manyheads.models.net import Net
+from manyheads.models.copied import TORCH_OWN
+from manyheads.models.net import Net, is_tied
 
 __all__ = ["Verdict", "try_out"]
 
@@ -207,7 +207,7 @@ class _Trial:
             return "draws random numbers (dropout)"
         if mixes:
             return "mixes the samples of a batch"
-        if len(list(self.module.named_parameters(remove_duplicate=False))) != len(list(self.module.parameters())):
+        if is_tied(self.module):
             return "uses a parameter under two names"  # torch.func does not put it back under both
         for layer in self.module.modules():  # vmap forgets it without a word, and few samples need not show that
             if getattr(layer, "padding_idx", None) is not None:

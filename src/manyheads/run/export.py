@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from manyheads.core.errors import UserError
+from manyheads.core.errors import UserError, first_line
 
 __all__ = ["FORMATS", "Outputs", "available", "export", "onnx_outputs", "require"]
 
@@ -55,7 +55,7 @@ def export(module: nn.Module, kind: str, folder: Path, x: Tensor) -> float:
             written = (_write_torch if kind == "torch" else _write_onnx)(program, path)
             got = [(written(x.numpy()), expected.numpy()), (written(x[:1].numpy()), one.numpy())]
     except Exception as error:  # the exporters raise errors of many kinds
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        reason = first_line(error)
         if "Constraints violated" in reason:
             reason = "a part of it works for one batch size only"
         raise UserError(f"the model cannot be exported: {reason}", where="export", given=kind) from error
@@ -116,8 +116,7 @@ def _one_line(path: Path, what: str) -> Iterator[None]:
     except UserError:
         raise
     except Exception as error:  # the errors of onnx and onnxruntime have no common class
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise UserError(f"{path} {what}: {reason}", fix="personalize again") from None
+        raise UserError(f"{path} {what}: {first_line(error)}", fix="personalize again") from None
 
 
 def _refuse_loops(path: Path, model: Any) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from manyheads.core.checkpoint import rounds_on_disk
 from manyheads.core.contract import Algorithm, algorithm_named
-from manyheads.core.errors import UserError
+from manyheads.core.errors import UserError, first_line
 from manyheads.core.files import sweep
 from manyheads.core.history import History, rounds_told
 from manyheads.core.optim import FineTune
@@ -257,7 +257,7 @@ def _check_travels(algorithm: Algorithm, model: Model, engine: Engine) -> None:
         pickle.dumps((algorithm, model))
     except Exception as error:
         raise UserError(
-            f"the model cannot be sent to worker processes: {(str(error).splitlines() or ['?'])[0]}",
+            f"the model cannot be sent to worker processes: {first_line(error)}",
             where="engine.workers",
             fix="use one worker, or a class that stands in a module of its own, without parametrizations",
         ) from error
