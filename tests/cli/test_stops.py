@@ -111,3 +111,24 @@ except KeyboardInterrupt:
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("stopped\n", "")
+
+
+def test_an_interrupt_that_was_lost_is_raised_once():
+    """By the check at the end of a round, and not once more while that one is handled."""
+    program = """
+import signal, time
+from manyheads.cli import stops
+class Thing:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+        time.sleep(0)
+stops.by_interrupt()
+try:
+    Thing()
+    stops.check()
+except KeyboardInterrupt:
+    time.sleep(10 * stops.RETRY_AFTER)
+    print("stopped once")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("stopped once\n", "")

@@ -16,11 +16,14 @@ __all__ = ["STOPPED", "at_once", "by_interrupt", "check", "stopped"]
 STOPPED = 130
 """the exit code"""
 
-MOMENT = 0.01
-"""seconds until an interrupt that was lost is made again"""
+RETRY_AFTER = 0.01
+"""seconds until an interrupt that was lost is raised again"""
 
 asked = False
 """whether a stop has been asked for"""
+
+lost = False
+"""whether the interrupt for it was lost, and has not been raised again"""
 
 
 def at_once() -> None:
@@ -31,14 +34,14 @@ def at_once() -> None:
 def by_interrupt() -> None:
     """From now on, a stop is a KeyboardInterrupt, so that what is under way can be put in order."""
     _handle(_interrupt)
-    signal.signal(signal.SIGALRM, _interrupt)
-    sys.unraisablehook = _lost
+    signal.signal(signal.SIGALRM, _retry)
+    sys.unraisablehook = _unraisable
 
 
 def check() -> None:
     """Stop if that was asked for: an interrupt is lost if it comes in a finalizer, or in a library that hides it."""
     if asked:
-        raise KeyboardInterrupt
+        _raise()
 
 
 def stopped() -> int:
@@ -53,10 +56,12 @@ def _handle(handler: Callable[[int, FrameType | None], None]) -> None:
             signal.signal(stop, handler)
 
 
-def _lost(error: Any) -> None:
-    """An interrupt that comes in a finalizer is only printed there, and lost: it is made again a moment later."""
+def _unraisable(error: Any) -> None:
+    """An interrupt that comes in a finalizer is only printed there, and lost: it is raised again a little later."""
+    global lost
     if error.exc_type is KeyboardInterrupt:
-        signal.setitimer(signal.ITIMER_REAL, MOMENT)
+        lost = True
+        signal.setitimer(signal.ITIMER_REAL, RETRY_AFTER)
     else:
         sys.__unraisablehook__(error)
 
@@ -69,4 +74,15 @@ def _end(number: int, frame: FrameType | None) -> None:
 def _interrupt(number: int, frame: FrameType | None) -> None:
     global asked
     asked = True
+    _raise()
+
+
+def _retry(number: int, frame: FrameType | None) -> None:
+    if lost:  # else it was raised in the meantime, and a second one would disturb how the first is handled
+        _raise()
+
+
+def _raise() -> None:
+    global lost
+    lost = False
     raise KeyboardInterrupt
