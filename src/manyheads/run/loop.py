@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
 from typing import Any
@@ -19,13 +19,13 @@ from manyheads.core.randomness import Purpose, generator
 from manyheads.core.store import PersonalStore
 from manyheads.core.trees import State
 from manyheads.data import Federation
-from manyheads.engines.evaluation import REPORTED, Scores
+from manyheads.engines.evaluation import REPORTED
 from manyheads.engines.pool import Pool, chunked
 from manyheads.engines.workbench import Trained, average
 from manyheads.models import Model
 from manyheads.run.directory import RunDirectory
+from manyheads.run.evaluation import Evaluator
 from manyheads.run.monitors import Monitors, Seen
-from manyheads.run.protocol import Evaluate
 from manyheads.run.training import Training
 
 __all__ = ["Loop", "sample_cohort"]
@@ -122,28 +122,16 @@ class Loop:
         if self.training.monitor:
             uploads = gathered(good, each=True)
             record["monitors"] = self._monitors(Seen(self.server, uploads.rows, self.store.read(uploads.clients)))
-        protocol = self.training.evaluate
-        due = protocol.due(index, self.training.rounds)
-        if due:
-            record["evaluation"] = self._evaluate(pool, round, protocol, cohort)
-        if index == self.training.rounds or (due and protocol.also == "always"):
-            record["also"] = [self._evaluate(pool, round, other, cohort) for other in self._others()]
+        record |= self._evaluation(pool, round, self.server, cohort)
         return record
 
     @cached_property
     def _monitors(self) -> Monitors:
         return Monitors(self.training.monitor, self.algorithm, self.model, self.federation, self.training.seed)
 
-    def _others(self) -> Iterator[Evaluate]:
-        """Other models and clients: the clients fine-tuned, the new clients before and after."""
-        last = replace(self.training.evaluate, report="last")
-        tuned = self.training.finetune.scope != "none"
-        if tuned and last.model != "finetuned":
-            yield replace(last, model="finetuned", who="all")
-        if self.federation.new is not None:
-            yield replace(last, model="auto", who="new")
-            if tuned:
-                yield replace(last, model="finetuned", who="new")
+    @cached_property
+    def _evaluation(self) -> Evaluator:
+        return Evaluator(self.algorithm, self.model, self.federation, self.training, self.store)
 
     def _tasks(self, round: Round, cohort: list[int]) -> list[tuple[list[int], np.ndarray, State, State]]:
         """Each chunk of the cohort: its clients, their weights, what is sent to each of them, what each keeps."""
@@ -184,30 +172,6 @@ class Loop:
         paths = self.algorithm.step_sizes(1.0, len(self.federation))
         named = ", ".join(f"{path} = {attrgetter(path)(self.algorithm)}" for path in paths)
         return f"likely the step size is too large ({named}): try a tenth of it" if named else "training diverged"
-
-    def _evaluate(self, pool: Pool, round: Round, protocol: Evaluate, cohort: list[int]) -> dict[str, Any]:
-        what = protocol.evaluation(self.algorithm, self.training.finetune)
-        federation = self.federation
-        if protocol.who == "new":
-            assert self.federation.new is not None
-            federation = self.federation.new
-        clients = cohort if protocol.who == "sampled" else range(len(federation))
-        chunks = self._chunks(clients, getattr(federation, protocol.split).sizes)
-        tasks = [(ids, self._personal(ids, protocol.who == "new")) for ids in chunks]
-        found = pool.run("evaluate", (round, what, self.server), tasks)
-        scores = [np.concatenate(column) for column in zip(*found, strict=True)]
-        ids = np.concatenate([np.array(c) for c in chunks])
-        order = np.argsort(ids)
-        summary = protocol.summary(ids[order], Scores(*(s[order] for s in scores)), self.federation.task)
-        described = protocol.describe(self.algorithm, self.training.finetune, self.federation.encoding.loss)
-        model = "finetuned" if protocol.model == "finetuned" else what.kind
-        return {"protocol": described, "model": model, "who": protocol.who, **summary}
-
-    def _personal(self, clients: list[int], new: bool) -> State:
-        if not new:
-            return self.store.read(clients)
-        fresh = self.algorithm.newcomer(self.model.params, self.server)
-        return fresh.map(lambda v: v.expand(len(clients), *v.shape))
 
 
 def gathered(chunks: list[Trained], each: bool) -> Uploads:

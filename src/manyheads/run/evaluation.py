@@ -1,0 +1,82 @@
+"""The evaluations of a round: of the protocol's model, and of fine-tuned models and new clients when they are due."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from manyheads.core.contract import Algorithm, Round
+from manyheads.core.store import PersonalStore
+from manyheads.core.trees import State
+from manyheads.data import Federation
+from manyheads.engines.evaluation import Scores
+from manyheads.engines.pool import Pool, chunked
+from manyheads.models import Model
+from manyheads.run.protocol import Evaluate
+from manyheads.run.training import Training
+
+__all__ = ["Evaluator"]
+
+
+@dataclass(frozen=True)
+class Evaluator:
+    """Evaluates the clients of a run after a round, as the run's protocol says."""
+
+    algorithm: Algorithm
+    model: Model
+    federation: Federation
+    training: Training
+    store: PersonalStore
+
+    def __call__(self, pool: Pool, round: Round, server: State, cohort: Sequence[int]) -> dict[str, Any]:
+        """The entries of the round's record: ``evaluation`` and ``also``, where they are due."""
+        protocol, rounds = self.training.evaluate, self.training.rounds
+        due = protocol.due(round.index, rounds)
+        found: dict[str, Any] = {}
+        if due:
+            found["evaluation"] = self._evaluate(pool, round, server, protocol, cohort)
+        if round.index == rounds or (due and protocol.also == "always"):
+            found["also"] = [self._evaluate(pool, round, server, other, cohort) for other in self._others()]
+        return found
+
+    def _others(self) -> Iterator[Evaluate]:
+        """Other models and clients: the clients fine-tuned, the new clients before and after."""
+        last = replace(self.training.evaluate, report="last")
+        tuned = self.training.finetune.scope != "none"
+        if tuned and last.model != "finetuned":
+            yield replace(last, model="finetuned", who="all")
+        if self.federation.new is not None:
+            yield replace(last, model="auto", who="new")
+            if tuned:
+                yield replace(last, model="finetuned", who="new")
+
+    def _evaluate(
+        self, pool: Pool, round: Round, server: State, protocol: Evaluate, cohort: Sequence[int]
+    ) -> dict[str, Any]:
+        what = protocol.evaluation(self.algorithm, self.training.finetune)
+        federation = self.federation
+        if protocol.who == "new":
+            assert self.federation.new is not None
+            federation = self.federation.new
+        clients = cohort if protocol.who == "sampled" else range(len(federation))
+        sizes = getattr(federation, protocol.split).sizes
+        chunks = chunked(clients, sizes[clients], self.model.params.all.numel, self.training.engine.mode)
+        tasks = [(ids, self._personal(server, ids, protocol.who == "new")) for ids in chunks]
+        found = pool.run("evaluate", (round, what, server), tasks)
+        scores = [np.concatenate(column) for column in zip(*found, strict=True)]
+        ids = np.concatenate([np.array(c) for c in chunks])
+        order = np.argsort(ids)
+        summary = protocol.summary(ids[order], Scores(*(s[order] for s in scores)), self.federation.task)
+        described = protocol.describe(self.algorithm, self.training.finetune, self.federation.encoding.loss)
+        model = "finetuned" if protocol.model == "finetuned" else what.kind
+        return {"protocol": described, "model": model, "who": protocol.who, **summary}
+
+    def _personal(self, server: State, clients: list[int], new: bool) -> State:
+        """What these clients keep, or what new ones start with."""
+        if not new:
+            return self.store.read(clients)
+        fresh = self.algorithm.newcomer(self.model.params, server)
+        return fresh.map(lambda v: v.expand(len(clients), *v.shape))
