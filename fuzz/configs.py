@@ -53,7 +53,7 @@ def _sound(rng: Random, comparing: bool) -> dict[str, Any]:
     from manyheads.core.contract import REGISTRY
     from manyheads.core.settings import as_dict
     from manyheads.data import SOURCES
-    from manyheads.data.partitioners import PARTITIONERS
+    from manyheads.data.partitions.partitioners import PARTITIONERS
     from manyheads.experiments.compare import Comparison
     from manyheads.models import MODELS
     from manyheads.run import Config

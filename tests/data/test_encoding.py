@@ -13,9 +13,9 @@ from manyheads.core.settings import as_dict, build
 from manyheads.data import Classes, Digits, Encoding, Federation, Pool, federate
 from manyheads.data.encoding import Columns, Moments, Scaling
 from manyheads.data.federation import Samples, split_each
-from manyheads.data.new_site import new_site, read_new_site
-from manyheads.data.recipes import ClassSplit
-from manyheads.data.sites import Sites
+from manyheads.data.partitions.recipes import ClassSplit
+from manyheads.data.sites.new_site import new_site, read_new_site
+from manyheads.data.sites.source import Sites
 
 NAMES = ("age", "dose", "ward", "same", "outcome")
 

@@ -29,7 +29,7 @@ from manyheads import (
 )
 from manyheads.core.checkpoint import rounds_on_disk
 from manyheads.core.contract import Algorithm
-from manyheads.data.sites import Sites
+from manyheads.data.sites.source import Sites
 from manyheads.run.loop import sample_cohort
 from manyheads.run.training import Training
 

@@ -22,8 +22,8 @@ from manyheads.core.randomness import Purpose, batch_plan, generator
 from manyheads.core.sealed import write_json
 from manyheads.data import Classes, Digits, LinearTasks, federate
 from manyheads.data.federation import Samples, Scaling
-from manyheads.data.new_site import new_site, read_new_site
-from manyheads.data.sites import Sites
+from manyheads.data.sites.new_site import new_site, read_new_site
+from manyheads.data.sites.source import Sites
 from manyheads.run import PersonalModel, save_personal
 from manyheads.run import export as exporting
 from manyheads.run.personalize import _split

@@ -16,9 +16,9 @@ from manyheads.cli.output import Plain
 from manyheads.core.plain import to_json
 from manyheads.core.settings import build
 from manyheads.data import SOURCES
-from manyheads.data.hub import DATASETS, fetch, is_there
-from manyheads.data.reading import Reading
-from manyheads.data.survey import Survey, take
+from manyheads.data.public.hub import DATASETS, fetch, is_there
+from manyheads.data.sites.reading import Reading
+from manyheads.data.sites.survey import Survey, take
 
 __all__ = ["data_app"]
 

@@ -2,7 +2,7 @@
 
 from manyheads.data.encoding import Encoding
 from manyheads.data.federation import Federation, Samples, Scaling
-from manyheads.data.partitioners import (
+from manyheads.data.partitions.partitioners import (
     PARTITIONERS,
     Classes,
     Dirichlet,
@@ -14,8 +14,8 @@ from manyheads.data.partitioners import (
     parse_partition,
     partition,
 )
+from manyheads.data.partitions.recipes import ClassSplit, Fallah, FemnistRecipe, class_split_federation
 from manyheads.data.pool import Pool
-from manyheads.data.recipes import ClassSplit, Fallah, FemnistRecipe, class_split_federation
 from manyheads.data.sources import SOURCES, Digits, federate, name_of_path, source_of
 from manyheads.data.synthetic import LinearTasks, Truth
 

@@ -21,9 +21,9 @@ from manyheads.core.randomness import Purpose, generator
 from manyheads.core.settings import as_dict, build
 from manyheads.core.words import printable, quoted
 from manyheads.data.arrays import arrays_of, targets_of
+from manyheads.data.content import content
 from manyheads.data.encoding import Columns, Encoding, Scaling, Task
 from manyheads.data.marks import marks_of, of_one_owner
-from manyheads.data.readers.content import content
 
 __all__ = ["Federation", "Samples", "Scaling", "Task"]
 

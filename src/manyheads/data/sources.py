@@ -13,16 +13,16 @@ from pydantic import Field
 from manyheads.core.errors import UserError, did_you_mean
 from manyheads.core.files import kind_of
 from manyheads.core.settings import build, settings
-from manyheads.data.characters import Chars74k, Femnist
 from manyheads.data.federation import Federation, Samples
-from manyheads.data.images import Cifar10, Cifar100, Emnist, FashionMnist, ImageFolder, Mnist
-from manyheads.data.locate import beside
-from manyheads.data.partitioners import Key
+from manyheads.data.partitions.partitioners import Key
+from manyheads.data.partitions.recipes import ClassSplit, class_split_federation, dealt
 from manyheads.data.pool import Pool, hold_out
-from manyheads.data.recipes import ClassSplit, class_split_federation, dealt
-from manyheads.data.sites import Sites
+from manyheads.data.public.characters import Chars74k, Femnist
+from manyheads.data.public.images import Cifar10, Cifar100, Emnist, FashionMnist, ImageFolder, Mnist
+from manyheads.data.public.locate import beside
+from manyheads.data.public.text import Sent140
+from manyheads.data.sites.source import Sites
 from manyheads.data.synthetic import LinearTasks
-from manyheads.data.text import Sent140
 
 __all__ = ["SOURCES", "Digits", "Pool", "federate", "source_named", "source_of"]
 

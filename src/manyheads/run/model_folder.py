@@ -30,7 +30,7 @@ from manyheads.core.machine import machine_facts
 from manyheads.core.sealed import read_json, write_json
 from manyheads.core.settings import as_dict, build
 from manyheads.data import Encoding, Samples
-from manyheads.data.new_site import NewSite
+from manyheads.data.sites.new_site import NewSite
 from manyheads.engines.client_data import ClientData
 from manyheads.models import build_model, model_named
 from manyheads.run.directory import read_config

@@ -17,7 +17,7 @@ from manyheads.core.settings import as_dict, build
 from manyheads.core.trees import Tree
 from manyheads.data import Encoding, Samples
 from manyheads.data.marks import marks_of
-from manyheads.data.new_site import NewSite, new_site, read_new_site
+from manyheads.data.sites.new_site import NewSite, new_site, read_new_site
 from manyheads.engines.client_data import ClientData
 from manyheads.engines.cohort import LocalCohort, fine_tuned
 from manyheads.engines.evaluation import evaluate
@@ -61,7 +61,7 @@ def personalize(
 ) -> Personal:
     """Give a new client its own model: what the method gives a newcomer, fine-tuned on the client's samples.
 
-    ``data`` is a file (see :func:`manyheads.data.new_site.read_new_site`) or arrays ``(x, y)``. A part of the samples is
+    ``data`` is a file (see :func:`manyheads.data.sites.new_site.read_new_site`) or arrays ``(x, y)``. A part of the samples is
     held out to measure the model before and after; ``curve`` are numbers of training samples to measure it for as well.
     ``finetune`` is as in a run, or in short ``"head:10"``; without it, the run's own setting, else the method's own
     adaptation, else 10 epochs, but at least 300 steps, of what suits it. ``lr`` changes its step size.

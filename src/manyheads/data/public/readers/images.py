@@ -12,7 +12,7 @@ from PIL import Image
 
 from manyheads.core.errors import UserError
 from manyheads.core.files import kind_of
-from manyheads.data.readers.content import check_readable
+from manyheads.data.content import check_readable
 
 __all__ = ["IMAGE_ENDINGS", "class_folders", "decode", "decode_files"]
 

@@ -20,12 +20,12 @@ from PIL import Image
 
 from manyheads import UserError
 from manyheads.data import SOURCES, Key, federate
-from manyheads.data.cache import cached
-from manyheads.data.characters import Chars74k, Femnist, character_classes
-from manyheads.data.images import Cifar10, Cifar100, Emnist, FashionMnist, ImageFolder, Mnist
-from manyheads.data.locate import Location
+from manyheads.data.public.cache import cached
+from manyheads.data.public.characters import Chars74k, Femnist, character_classes
+from manyheads.data.public.images import Cifar10, Cifar100, Emnist, FashionMnist, ImageFolder, Mnist
+from manyheads.data.public.locate import Location
 
-DATA = Path(os.environ.get("MANYHEADS_DATA") or Path(__file__).parents[2].parent / "shared" / "data")
+DATA = Path(os.environ.get("MANYHEADS_DATA") or Path(__file__).parents[3].parent / "shared" / "data")
 RNG = np.random.default_rng(0)
 
 
@@ -101,7 +101,7 @@ def test_cifar100_is_the_original_to_the_byte(monkeypatch):
     assert np.allclose(pool.x_test.mean(axis=(0, 2, 3)) / 255, pool.scaling.mean, atol=0.003)
 
     # the second time, nothing is decoded
-    monkeypatch.setattr("manyheads.data.readers.parquet.decode", None)
+    monkeypatch.setattr("manyheads.data.public.readers.parquet.decode", None)
     again = Cifar100(path=str(DATA / "cifar100")).pool(0)
     assert is_mapped(again.x)
     assert crc(again.x_test) == crc(pool.x_test)

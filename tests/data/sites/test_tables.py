@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from manyheads.data.readers import content
-from manyheads.data.tables import MOST_COLUMNS, read_arrays, read_table
+from manyheads.data import content
+from manyheads.data.sites.tables import MOST_COLUMNS, read_arrays, read_table
 
 
 def npy(array) -> bytes:

@@ -15,8 +15,8 @@ from manyheads.core.errors import UserError, did_you_mean
 from manyheads.core.files import kind_of
 from manyheads.core.settings import settings
 from manyheads.core.words import quoted
-from manyheads.data.locate import like_it
-from manyheads.data.tables import (
+from manyheads.data.public.locate import like_it
+from manyheads.data.sites.tables import (
     EXTENSIONS,
     Problem,
     Table,

@@ -14,12 +14,12 @@ import pytest
 
 from manyheads.core.errors import UserError
 from manyheads.data import Federation
-from manyheads.data.hub import CHECKSUMS, DATASETS, fetch, is_there
-from manyheads.data.sites import Sites, check_sites
+from manyheads.data.public.hub import CHECKSUMS, DATASETS, fetch, is_there
+from manyheads.data.sites.source import Sites, check_sites
+from manyheads.data.sites.tables import read_table
 from manyheads.data.sources import SOURCES, source_of
-from manyheads.data.tables import read_table
 
-SHARED = Path(__file__).parents[3] / "shared" / "data"
+SHARED = Path(__file__).parents[4] / "shared" / "data"
 HEART, PATIENTS = SHARED / "heart" / "sites", SHARED / "parkinsons" / "sites"
 GOOD = "age,color,label\n" + "".join(f"{i},{'red' if i % 3 else 'blue'},{i % 2}\n" for i in range(10))
 
@@ -318,7 +318,7 @@ def test_a_download_notes_checksums_and_goes_on_where_it_stopped(tmp_path):
 
 
 def test_digits_from_the_hub_are_kept_as_idx(tmp_path):
-    from manyheads.data.readers.idx import read_idx
+    from manyheads.data.public.readers.idx import read_idx
 
     fetch("mnist", tmp_path, lambda hub, split: Rows({"label": i, "image": np.full((4, 4), i)} for i in range(3)))
     images = read_idx(tmp_path / "mnist" / "t10k-images-idx3-ubyte.gz", dimensions=3)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from manyheads.core.errors import UserError
-from manyheads.data.readers.content import content
+from manyheads.data.content import content
 
 __all__ = ["leaf_images", "leaf_users"]
 

@@ -17,8 +17,8 @@ import numpy as np
 
 from manyheads.core.errors import UserError
 from manyheads.core.files import replacing, write_text
-from manyheads.data.locate import home
-from manyheads.data.readers.content import digest
+from manyheads.data.content import digest
+from manyheads.data.public.locate import home
 
 __all__ = ["cache_folder", "cached"]
 

@@ -12,9 +12,9 @@ from manyheads.core.errors import UserError
 from manyheads.core.files import kind_of
 from manyheads.core.words import quoted
 from manyheads.data.encoding import Columns, Encoding, Raw
-from manyheads.data.locate import like_it
-from manyheads.data.reading import LABEL_NAMES
-from manyheads.data.tables import Problem, Table, and_more, as_numbers, as_text, read_arrays, read_table
+from manyheads.data.public.locate import like_it
+from manyheads.data.sites.reading import LABEL_NAMES
+from manyheads.data.sites.tables import Problem, Table, and_more, as_numbers, as_text, read_arrays, read_table
 
 __all__ = ["NewSite", "new_site", "read_new_site"]
 

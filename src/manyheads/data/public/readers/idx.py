@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from manyheads.core.errors import UserError
-from manyheads.data.readers.content import content
+from manyheads.data.content import content
 
 __all__ = ["read_idx"]
 

@@ -15,9 +15,9 @@ from pydantic import Field
 from manyheads.core.files import write_text
 from manyheads.core.randomness import Purpose, generator
 from manyheads.core.settings import settings
-from manyheads.data.locate import Location
 from manyheads.data.pool import Pool
-from manyheads.data.readers.sent140 import read_sent140
+from manyheads.data.public.locate import Location
+from manyheads.data.public.readers.sent140 import read_sent140
 
 __all__ = ["Sent140", "encode", "held_out", "tokens", "vocabulary"]
 

@@ -16,14 +16,14 @@ import pytest
 from PIL import Image
 
 from manyheads import UserError
-from manyheads.data.readers import cifar
-from manyheads.data.readers.content import digest
-from manyheads.data.readers.idx import read_idx
-from manyheads.data.readers.images import class_folders, decode_files
-from manyheads.data.readers.leaf import leaf_images
-from manyheads.data.readers.parquet import read_image_table
-from manyheads.data.readers.pickles import read_pickled_arrays
-from manyheads.data.readers.sent140 import read_sent140
+from manyheads.data.content import digest
+from manyheads.data.public.readers import cifar
+from manyheads.data.public.readers.idx import read_idx
+from manyheads.data.public.readers.images import class_folders, decode_files
+from manyheads.data.public.readers.leaf import leaf_images
+from manyheads.data.public.readers.parquet import read_image_table
+from manyheads.data.public.readers.pickles import read_pickled_arrays
+from manyheads.data.public.readers.sent140 import read_sent140
 
 RNG = np.random.default_rng(0)
 PIXELS = RNG.integers(0, 256, (2, 3072), dtype=np.uint8)
@@ -378,7 +378,7 @@ def test_other_files_under_the_name_of_data(tmp_path):
 
 
 def test_a_gzip_bomb_is_not_unpacked(tmp_path, monkeypatch):
-    monkeypatch.setattr("manyheads.data.readers.content.largest", lambda: 1_000_000)
+    monkeypatch.setattr("manyheads.data.content.largest", lambda: 1_000_000)
     (tmp_path / "a.gz").write_bytes(gzip.compress(bytes(20_000_000)))
     with pytest.raises(UserError, match=r"a\.gz cannot be read: unpacked it has more than 0\.001 GB"):
         read_idx(tmp_path / "a.gz")

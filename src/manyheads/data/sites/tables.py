@@ -20,8 +20,8 @@ from typing import IO, Any, Literal
 import numpy as np
 
 from manyheads.core.words import printable, quoted
-from manyheads.data.notation import read_numbers
-from manyheads.data.readers.content import check_readable, check_size, unpacked
+from manyheads.data.content import check_readable, check_size, unpacked
+from manyheads.data.sites.notation import read_numbers
 
 __all__ = [
     "EXTENSIONS",

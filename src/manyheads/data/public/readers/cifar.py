@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from manyheads.core.errors import UserError
-from manyheads.data.readers.content import content
-from manyheads.data.readers.parquet import read_image_table, whole_numbers
-from manyheads.data.readers.pickles import read_pickled_arrays
+from manyheads.data.content import content
+from manyheads.data.public.readers.parquet import read_image_table, whole_numbers
+from manyheads.data.public.readers.pickles import read_pickled_arrays
 
 __all__ = ["SIDE", "read_binary", "read_parquet", "read_pickles"]
 

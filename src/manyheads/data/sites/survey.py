@@ -15,9 +15,9 @@ import numpy as np
 
 from manyheads.core.words import quoted
 from manyheads.data.federation import Task
-from manyheads.data.notation import looks_like_number
-from manyheads.data.reading import Reading, Site, is_missing, ordered, read_sites
-from manyheads.data.tables import Problem, as_numbers, as_text
+from manyheads.data.sites.notation import looks_like_number
+from manyheads.data.sites.reading import Reading, Site, is_missing, ordered, read_sites
+from manyheads.data.sites.tables import Problem, as_numbers, as_text
 
 __all__ = ["Survey", "take"]
 

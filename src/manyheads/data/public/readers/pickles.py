@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from manyheads.core.errors import UserError
-from manyheads.data.readers.content import content
+from manyheads.data.content import content
 
 __all__ = ["read_pickled_arrays"]
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from manyheads.core.errors import UserError
-from manyheads.data.readers.content import check_readable
-from manyheads.data.readers.images import decode
+from manyheads.data.content import check_readable
+from manyheads.data.public.readers.images import decode
 
 __all__ = ["read_image_table", "whole_numbers"]
 

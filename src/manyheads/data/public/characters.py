@@ -12,12 +12,12 @@ from pydantic import Field
 
 from manyheads.core.errors import UserError
 from manyheads.core.settings import settings
-from manyheads.data.cache import Arrays, cached
 from manyheads.data.federation import Scaling
-from manyheads.data.locate import Location
 from manyheads.data.pool import Pool, hold_out
-from manyheads.data.readers.leaf import leaf_images
-from manyheads.data.readers.parquet import read_image_table, whole_numbers
+from manyheads.data.public.cache import Arrays, cached
+from manyheads.data.public.locate import Location
+from manyheads.data.public.readers.leaf import leaf_images
+from manyheads.data.public.readers.parquet import read_image_table, whole_numbers
 
 __all__ = ["Chars74k", "Femnist", "character_classes"]
 

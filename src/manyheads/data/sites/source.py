@@ -15,8 +15,8 @@ from manyheads.core.settings import settings
 from manyheads.data.encoding import Columns, Moments
 from manyheads.data.federation import Federation, Samples, split_each
 from manyheads.data.marks import marks_of
-from manyheads.data.reading import CLIENT_NAMES, Reading
-from manyheads.data.survey import Survey, take
+from manyheads.data.sites.reading import CLIENT_NAMES, Reading
+from manyheads.data.sites.survey import Survey, take
 
 __all__ = ["Prepared", "Sites", "check_sites"]
 

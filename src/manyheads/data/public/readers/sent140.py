@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from manyheads.core.errors import UserError
-from manyheads.data.readers.content import content
-from manyheads.data.readers.leaf import leaf_users
+from manyheads.data.content import content
+from manyheads.data.public.readers.leaf import leaf_users
 
 __all__ = ["Tweet", "read_sent140"]
 

@@ -11,7 +11,7 @@ from pydantic import Field
 from manyheads.core.errors import UserError
 from manyheads.core.settings import settings
 from manyheads.data.federation import Federation, Samples
-from manyheads.data.partitioners import PARTITIONERS, Classes, Partition, partition
+from manyheads.data.partitions.partitioners import PARTITIONERS, Classes, Partition, partition
 from manyheads.data.pool import Pool
 
 __all__ = ["ClassSplit", "Fallah", "FemnistRecipe", "class_split_federation", "dealt"]

@@ -16,13 +16,13 @@ from pydantic import Field
 
 from manyheads.core.errors import UserError
 from manyheads.core.settings import settings
-from manyheads.data.cache import Arrays, cached
 from manyheads.data.federation import Scaling
-from manyheads.data.locate import Location
 from manyheads.data.pool import Pool, hold_out
-from manyheads.data.readers import cifar
-from manyheads.data.readers.idx import read_idx
-from manyheads.data.readers.images import class_folders, decode_files
+from manyheads.data.public.cache import Arrays, cached
+from manyheads.data.public.locate import Location
+from manyheads.data.public.readers import cifar
+from manyheads.data.public.readers.idx import read_idx
+from manyheads.data.public.readers.images import class_folders, decode_files
 
 __all__ = ["Cifar10", "Cifar100", "Emnist", "FashionMnist", "ImageFolder", "Mnist"]
 

@@ -13,9 +13,9 @@ import pytest
 from manyheads import FedAvg, UserError, simulate
 from manyheads.core.optim import SGD
 from manyheads.data import Dirichlet, federate, parse_partition
-from manyheads.data.readers.sent140 import Tweet, read_sent140
+from manyheads.data.public.readers.sent140 import Tweet, read_sent140
+from manyheads.data.public.text import Sent140, encode, held_out, tokens, vocabulary
 from manyheads.data.sources import source_named
-from manyheads.data.text import Sent140, encode, held_out, tokens, vocabulary
 from manyheads.models import LSTM, build_model
 
 REAL = Path(os.environ.get("MANYHEADS_DATA", "/work/shared/data")) / "sent140"
