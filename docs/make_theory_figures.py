@@ -12,4 +12,4 @@ IMAGES = Path(__file__).parent / "img"
 if __name__ == "__main__":
     IMAGES.mkdir(exist_ok=True)
     for name in sys.argv[1:] or PAPERS:
-        figure_of(theory(PAPERS[name]())).save(IMAGES / f"theory-{name}.svg")
+        figure_of(theory(PAPERS.find(name)())).save(IMAGES / f"theory-{name}.svg")

@@ -18,7 +18,7 @@ from manyheads.core.errors import UserError
 from manyheads.core.files import replacing
 from manyheads.core.plain import to_json
 from manyheads.core.settings import build
-from manyheads.theory import PAPERS, figure_of, paper_named
+from manyheads.theory import PAPERS, figure_of
 from manyheads.theory import theory as theory_of
 
 __all__ = ["theory", "theory_flags"]
@@ -29,7 +29,7 @@ ROWS_SHOWN = 40
 def theory_flags(arguments: Sequence[str]) -> list[Flag]:
     """The flags of the paper that is named."""
     named = next((a for a in arguments if a in PAPERS), None) if "theory" in arguments[:2] else None
-    return flags_of(PAPERS[named], f"Theory {named}") if named else []
+    return flags_of(PAPERS.find(named), f"Theory {named}") if named else []
 
 
 def theory(
@@ -70,7 +70,7 @@ def theory(
     if figure and figure.suffix not in (".svg", ".png"):
         raise UserError("unknown kind of picture", where="figure", given=str(figure), allowed=".svg, .png")
     errors = Plain(stderr=True)
-    paper = build(paper_named(name), flags, where=name)
+    paper = build(PAPERS.find(name), flags, where=name)
     runs = []
     for i in range(seeds):
         if seeds > 1:
@@ -89,7 +89,7 @@ def theory(
 
 
 def _list(as_json: bool) -> None:
-    titles = {name: getattr(cls, "title", name) for name, cls in sorted(PAPERS.items())}
+    titles = {name: PAPERS.find(name).title for name in PAPERS}
     if as_json:
         typer.echo(to_json({"papers": titles}))
         return
@@ -103,7 +103,7 @@ def _list(as_json: bool) -> None:
 
 def _show(runs: list[dict[str, Any]]) -> None:
     console, first = Plain(wrap=True), runs[0]
-    console.print(getattr(PAPERS[first["paper"]], "title", first["paper"]))
+    console.print(PAPERS.find(first["paper"]).title)
     console.print(", ".join(f"{k} {v}" for k, v in first["settings"].items() if len(runs) == 1 or k != "seed"))
     for key, value in first.items():
         if _are_conditions(value):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
-from manyheads.core.errors import one_of
+from manyheads.core.registry import Registry
 from manyheads.core.settings import as_dict
 from manyheads.theory.collins2021 import Collins2021
 from manyheads.theory.collins2022 import Collins2022
@@ -13,20 +12,12 @@ from manyheads.theory.deng2022 import Deng2022
 from manyheads.theory.fallah2020 import Fallah2020
 from manyheads.theory.paper import Paper, Say
 
-__all__ = ["PAPERS", "Collins2021", "Collins2022", "Deng2022", "Fallah2020", "figure_of", "paper_named", "theory"]
+__all__ = ["PAPERS", "Collins2021", "Collins2022", "Deng2022", "Fallah2020", "figure_of", "theory"]
 
-PAPERS: dict[str, type[Any]] = {
-    "collins2021": Collins2021,
-    "collins2022": Collins2022,
-    "deng2022": Deng2022,
-    "fallah2020": Fallah2020,
-}
-
-
-def paper_named(name: str) -> type[Any]:
-    if name not in PAPERS:
-        raise one_of("paper", name, PAPERS)
-    return PAPERS[name]
+PAPERS = Registry[type[Any]]("paper")
+"""settings classes of the kind :class:`manyheads.theory.paper.Paper`, by name"""
+for _paper in (Collins2021, Collins2022, Deng2022, Fallah2020):
+    PAPERS.register(_paper)
 
 
 def theory(paper: Paper, say: Say = lambda _: None) -> dict[str, Any]:
@@ -41,4 +32,4 @@ def theory(paper: Paper, say: Say = lambda _: None) -> dict[str, Any]:
 
 def figure_of(facts: dict[str, Any]) -> Any:
     """The altair chart of a paper's facts."""
-    return sys.modules[paper_named(facts["paper"]).__module__].figure(facts)
+    return PAPERS.find(facts["paper"]).figure(facts)

@@ -12,9 +12,14 @@ Say: TypeAlias = Callable[[str], None]
 
 
 class Paper(Protocol):
-    """A settings class whose fields are the flags of ``manyheads theory NAME``; its module has ``figure(facts)``."""
+    """A settings class whose fields are the flags of ``manyheads theory NAME``."""
 
     name: ClassVar[str]
+    title: ClassVar[str]
 
     def run(self, say: Say) -> dict[str, Any]:
         """The facts, as plain JSON values."""
+
+    @staticmethod
+    def figure(facts: dict[str, Any]) -> Any:
+        """An altair chart of the facts that ``theory`` gives."""

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from manyheads.data import Federation
 from manyheads.metrics import total_variation, wasserstein1
+from manyheads.theory.fallah2020.smoothness import View, spectral
 from manyheads.theory.landscape import points_of
-from manyheads.theory.smoothness import View, spectral
 
 __all__ = ["against", "similarity"]
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from manyheads.core.errors import UserError
 from manyheads.metrics import principal_angle_distance
-from manyheads.theory.linear_fedavg import Problem, d_gd_step
+from manyheads.theory.collins2022.linear_fedavg import Problem, d_gd_step
 
 __all__ = ["hard_body", "lower_bound"]
 

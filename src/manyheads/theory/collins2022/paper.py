@@ -14,16 +14,16 @@ from manyheads.data import LinearTasks
 from manyheads.metrics import principal_angle_distance
 from manyheads.run.loop import sample_cohort
 from manyheads.run.training import Training
+from manyheads.theory.collins2022.induction import C3, Hypotheses
+from manyheads.theory.collins2022.linear_fedavg import LocalUpdates, Problem, d_gd_step
+from manyheads.theory.collins2022.proposition1 import lower_bound
 from manyheads.theory.facts import condition, fitted_contraction, number, numbers, within
-from manyheads.theory.induction import C3, Hypotheses
-from manyheads.theory.linear_fedavg import LocalUpdates, Problem, d_gd_step
 from manyheads.theory.paper import Say
-from manyheads.theory.proposition1 import lower_bound
 
 if TYPE_CHECKING:
     import altair as alt
 
-__all__ = ["Collins2022", "figure"]
+__all__ = ["Collins2022"]
 
 LOW, HIGH = 1e-10, 0.5
 """the distances between which the rate is fitted"""
@@ -106,6 +106,13 @@ class Collins2022:
             "d_gd": self._d_gd(problem, body, head, alpha),
             "proposition_1": self._proposition1(problem, alpha),
         }
+
+    @staticmethod
+    def figure(facts: dict[str, Any]) -> alt.HConcatChart:
+        """Distance, gradient norm, and what the proof controls, over rounds."""
+        from manyheads.theory.collins2022.figure import figure
+
+        return figure(facts)
 
     def problem(self) -> Problem:
         """B_* with orthonormal columns and w_{*,i} ~ N(0, I)."""
@@ -199,25 +206,3 @@ def largest_step(problem: Problem, tau: int, delta0: float) -> float:
 
 def _first_below(values: list[float], target: float) -> int | None:
     return next((t for t, v in enumerate(values) if v < target), None)
-
-
-def figure(facts: dict[str, Any]) -> alt.HConcatChart:
-    """Distance, gradient norm, and what the proof controls, over rounds."""
-    import altair as alt
-
-    from manyheads.theory.figures import lines, rows_of
-
-    tau = facts["settings"]["tau"]
-    series, d_gd, name = facts["series"], facts["d_gd"], f"FedAvg, {tau} local steps"
-    dist = {name: series["dist"], "bound of Theorem 1": series["bound"], "D-GD": d_gd["dist"]}
-    gradient = {name: series["gradient_norm"], "D-GD": d_gd["gradient_norm"]}
-    proof = {
-        "|I - alpha BᵀB|": series["delta"],
-        "prior weight": series["prior_weight"],
-        "diversity of the local heads / mu": [v / (facts["problem"]["mu"] or 1) for v in series["head_diversity"]],
-    }
-    return alt.hconcat(
-        lines(rows_of(dist), "distance from the true representation", "round", log=True, dashed=["D-GD"]),
-        lines(rows_of(gradient), "norm of the gradient of the global loss", "round", log=True, dashed=["D-GD"]),
-        lines(rows_of(proof), "what the proof controls", "round"),
-    ).resolve_scale(color="independent", strokeDash="independent")

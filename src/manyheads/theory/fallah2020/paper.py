@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
-from torch import Tensor
 
 from manyheads.algorithms import PerFedAvg
 from manyheads.core.errors import UserError
@@ -19,29 +18,17 @@ from manyheads.data import Federation, Samples
 from manyheads.models import MLP, build_model
 from manyheads.run import Evaluate, simulate
 from manyheads.theory.facts import condition, within
+from manyheads.theory.fallah2020.meta import gamma_F2, sigma_F2, smoothness_F
+from manyheads.theory.fallah2020.similarity import similarity
+from manyheads.theory.fallah2020.smoothness import Constants, estimate, known_for_softmax, look
+from manyheads.theory.fallah2020.theorem import lemmas, theorem
 from manyheads.theory.landscape import Landscape, points_of, watched
-from manyheads.theory.meta import (
-    bias_F,
-    bias_without_noise,
-    gamma_F2,
-    meta_gradients,
-    meta_smoothness,
-    sigma_F2,
-    smoothness_F,
-    stochastic_bias,
-    stochastic_error,
-)
 from manyheads.theory.paper import Say
-from manyheads.theory.similarity import against, similarity
-from manyheads.theory.smoothness import Constants, View, estimate, known_for_softmax, look
 
 if TYPE_CHECKING:
     import altair as alt
 
-__all__ = ["Fallah2020", "figure"]
-
-LEMMA: dict[Literal["exact", "fo", "hf"], str] = {"exact": "Lemma 4.3", "fo": "Lemma G.1", "hf": "Lemma G.2"}
-EQUATION: dict[Literal["fo", "hf"], str] = {"fo": "Equation (116)", "hf": "Equation (127)"}
+__all__ = ["Fallah2020"]
 
 
 @settings
@@ -156,7 +143,6 @@ class Fallah2020:
         estimated = estimate(views, shares)
         constants = known or estimated
         conditions = self._conditions(constants, beta, known is not None)
-        theorem = self._theorem(clients, algorithm, constants, estimated, path, iterates)
         say("errors of the stochastic gradients")
         return {
             "beta": beta,
@@ -171,11 +157,18 @@ class Fallah2020:
             },
             "conditions": conditions,
             "within_assumptions": within(conditions),
-            **theorem,
-            "lemmas": self._lemmas(clients, algorithm, constants, views),
+            **theorem(clients, algorithm, constants, estimated, path, iterates),
+            "lemmas": lemmas(clients, algorithm, constants, views, self.draws),
             **similarity(federation, views),
             "measured_after": chosen,
         }
+
+    @staticmethod
+    def figure(facts: dict[str, Any]) -> alt.HConcatChart | alt.ConcatChart:
+        """The theorem's average against its bound, and every lemma's measurement against its own."""
+        from manyheads.theory.fallah2020.figure import figure
+
+        return figure(facts)
 
     def _conditions(self, c: Constants, beta: float, known: bool) -> list[dict[str, Any]]:
         hedge = "" if known else " (at most, since L is a lower bound)"
@@ -195,117 +188,6 @@ class Fallah2020:
             ),
             condition("outer step size: beta", beta <= limit * (1 + 1e-12), beta, beta_most),
         ]
-
-    def _theorem(
-        self,
-        clients: Landscape,
-        algorithm: PerFedAvg,
-        c: Constants,
-        estimated: Constants,
-        path: list[Tensor],
-        iterates: list[Tensor],
-    ) -> dict[str, Any]:
-        """Theorem 4.5 by the scheme of Remark 4.6: a random local iterate of every round stands for all of them."""
-        exact = replace(algorithm, variant="exact")
-        square = [float(meta_gradients(clients, exact, w).mean(dim=0).square().sum()) for w in iterates]
-        loss = [float(clients.losses(w - self.alpha * clients.gradients(w)).mean()) for w in path]
-        rounds = np.arange(1, self.rounds + 1)
-        mean = np.cumsum(square) / rounds
-        # F* >= 0 as the losses are cross entropies, so F(w_0) - F* <= F(w_0)
-        initial = 4 * loss[0] / (algorithm.beta * self.tau * rounds)
-        terms = self._terms(c, algorithm, float(initial[-1]))
-        bound = initial + terms["sigma_F"] + terms["gamma_F"]
-        return {
-            "bound": {
-                "value": float(bound[-1]),
-                "violations": int((mean > bound).sum()),
-                "terms": terms,
-                "dominant": max(terms, key=lambda term: terms[term]),
-                "terms_with_estimated_constants": self._terms(estimated, algorithm, float(initial[-1])),
-            },
-            "measured": {
-                "mean_gradient_square": float(mean[-1]),
-                "exponent_of_K": _exponent(rounds, mean),
-                "first_loss": loss[0],
-                "last_loss": loss[-1],
-            },
-            "series": {
-                "round": rounds.tolist(),
-                "loss": loss[1:],
-                "gradient_square": square,
-                "mean_gradient_square": mean.tolist(),
-                "bound": bound.tolist(),
-                "bound_first_term": initial.tolist(),
-            },
-        }
-
-    def _terms(self, c: Constants, algorithm: PerFedAvg, initial: float) -> dict[str, float]:
-        """The terms of the bound ``4 (F(w_0) - F*) / (beta tau K) + 60 sigma_F^2 + 60 gamma_F^2``."""
-        return {"initial": initial, "sigma_F": 60 * sigma_F2(c, algorithm), "gamma_F": 60 * gamma_F2(c, self.alpha)}
-
-    def _lemmas(
-        self, clients: Landscape, algorithm: PerFedAvg, c: Constants, views: list[View]
-    ) -> list[dict[str, Any]]:
-        exact = replace(algorithm, variant="exact")
-        true = [meta_gradients(clients, exact, view.w) for view in views]
-        apart = max(float((g - g.mean(dim=0)).square().sum(dim=1).mean()) for g in true)
-        smooth = max(meta_smoothness(clients, exact, view.w) for view in views)
-        rows = [
-            against("Lemma 4.2", "smoothness of F_i", smooth, smoothness_F(c, self.alpha)),
-            against("Lemma 4.4", "mean square distance of the gradients of F_i", apart, gamma_F2(c, self.alpha)),
-        ]
-        ends = (views[0].w, views[-1].w)
-        bias = max(stochastic_bias(clients, exact, w, self.draws) for w in ends)
-        rows.append(against("Appendix C", "bias of the exact gradient", bias, bias_F(c, exact)))
-        for variant, lemma in LEMMA.items():
-            method = replace(algorithm, variant=variant)
-            error = max(stochastic_error(clients, method, w, self.draws) for w in ends)
-            rows.append(against(lemma, f"mean square error of the {variant} gradient", error, sigma_F2(c, method)))
-        for variant, equation in EQUATION.items():
-            method = replace(algorithm, variant=variant)
-            gaps = [(meta_gradients(clients, method, v.w) - g).norm(dim=1) for v, g in zip(views, true, strict=True)]
-            bias = max(float(gap.max()) for gap in gaps)
-            rows.append(against(equation, f"bias of {variant} on all samples", bias, bias_without_noise(c, method)))
-        return rows
-
-
-def figure(facts: dict[str, Any]) -> alt.HConcatChart | alt.ConcatChart:
-    """The theorem's average against its bound, and every lemma's measurement against its own."""
-    from manyheads.theory.figures import lines, rows_of
-
-    series = facts["series"]
-    mean = {
-        "bound of Theorem 4.5": series["bound"],
-        "its first term": series["bound_first_term"],
-        "measured": series["mean_gradient_square"],
-    }
-    left = lines(rows_of(mean), "mean of |grad F|² over the rounds", "round", log=True)
-    both = left | _spans([*facts["lemmas"], *facts["similarity"]])
-    return both.resolve_scale(color="independent", strokeDash="independent")
-
-
-def _spans(rows: list[dict[str, Any]]) -> alt.LayerChart:
-    """From every measured number to its bound, where a logarithmic axis can show both."""
-    import altair as alt
-
-    shown = [r | {"label": f"{r['name']}: {r['what']}"} for r in rows if min(r["measured"], r["bound"]) > 0]
-    ends = [{"label": r["label"], "end": end, "value": r[end]} for r in shown for end in ("bound", "measured")]
-    label = alt.Y("label:N", sort=[r["label"] for r in shown], title=None, axis=alt.Axis(labelLimit=420))
-    axis = alt.Axis(format=".0e", tickCount=6)
-    spans = alt.Chart(alt.Data(values=shown)).mark_rule(color="#bbb")  # type: ignore[no-untyped-call]
-    dots = alt.Chart(alt.Data(values=ends)).mark_point(filled=True, size=60)  # type: ignore[no-untyped-call]
-    chart = spans.encode(y=label, x=alt.X("measured:Q"), x2="bound:Q") + dots.encode(
-        y=label,
-        x=alt.X("value:Q", scale=alt.Scale(type="log"), axis=axis, title="measured along the run, and its bound"),
-        color=alt.Color("end:N", title=None, legend=alt.Legend(orient="bottom")),
-    )
-    return chart.properties(width=300, height=240)
-
-
-def _exponent(rounds: np.ndarray, mean: np.ndarray) -> float:
-    """Slope of log(mean) against log(K) over the second half: -1 for a mean that falls like the bound's first term."""
-    half = len(rounds) // 2
-    return float(np.polyfit(np.log(rounds[half:]), np.log(mean[half:]), 1)[0])
 
 
 def _progress(say: Say, rounds: int) -> Callable[[dict[str, Any]], None]:

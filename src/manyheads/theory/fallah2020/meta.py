@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from manyheads.algorithms import PerFedAvg
+from manyheads.theory.fallah2020.smoothness import Constants, spectral
 from manyheads.theory.landscape import Landscape
-from manyheads.theory.smoothness import Constants, spectral
 
 __all__ = [
     "bias_F", "bias_without_noise", "gamma_F2", "meta_gradients", "meta_smoothness", "sigma_F2", "smoothness_F", "stochastic_bias",

@@ -18,8 +18,8 @@ from manyheads.models import Model
 from manyheads.run.loop import sample_cohort
 from manyheads.run.training import Training
 from manyheads.theory import Collins2022, figure_of, theory
-from manyheads.theory.linear_fedavg import LocalUpdates, Problem, d_gd_step
-from manyheads.theory.proposition1 import hard_body, lower_bound
+from manyheads.theory.collins2022.linear_fedavg import LocalUpdates, Problem, d_gd_step
+from manyheads.theory.collins2022.proposition1 import hard_body, lower_bound
 
 
 def problem_of(rng, d, k, clients):

@@ -13,16 +13,16 @@ from manyheads.core.randomness import Purpose, generator
 from manyheads.core.settings import settings
 from manyheads.data import LinearTasks, Truth
 from manyheads.metrics import principal_angle_distance
+from manyheads.theory.collins2021.few_samples import newcomer_errors, sample_sweep
+from manyheads.theory.collins2021.fresh import fresh_rounds
+from manyheads.theory.collins2021.subsets import Extremes, extreme_singular_values
 from manyheads.theory.facts import condition, fitted_contraction, number, numbers, within
-from manyheads.theory.few_samples import newcomer_errors, sample_sweep
-from manyheads.theory.fresh import fresh_rounds
 from manyheads.theory.paper import Say
-from manyheads.theory.subsets import Extremes, extreme_singular_values
 
 if TYPE_CHECKING:
     import altair as alt
 
-__all__ = ["Collins2021", "figure"]
+__all__ = ["Collins2021"]
 
 LOW, HIGH = 1e-10, 0.5
 """the distances between which the rate is fitted"""
@@ -79,6 +79,13 @@ class Collins2021:
             say("new clients")
             facts["newcomers"] = newcomer_errors(self.dim, self.rank, self.clients, self.seed)
         return facts
+
+    @staticmethod
+    def figure(facts: dict[str, Any]) -> alt.ConcatChart:
+        """Whatever the facts hold of: Theorem 1, distance and error by samples a client, new clients."""
+        from manyheads.theory.collins2021.figure import figure
+
+        return figure(facts)
 
     @property
     def cohort(self) -> int:
@@ -189,40 +196,3 @@ def _verdict(violations: int, inside: bool | None, ratio: float | None) -> str:
         f"bound (10) does not hold in {violations} rounds; m is {share} what the theorem asks for with c = 1, so whether "
         "the run is within the assumptions is open"
     )
-
-
-def figure(facts: dict[str, Any]) -> alt.ConcatChart:
-    """Whatever the facts hold of: Theorem 1, distance and error by samples a client, new clients."""
-    import altair as alt
-
-    from manyheads.theory.figures import lines, rows_of
-
-    charts: list[alt.Chart] = []
-    if "series" in facts:
-        series = {k: v for k, v in facts["series"].items() if k != "bound"} | {"bound (10)": facts["series"]["bound"]}
-        dashed = ["bound (10)", "10GD-GD"]
-        charts.append(lines(rows_of(series), "distance from the true representation", "round", log=True, dashed=dashed))
-    if "samples" in facts:
-        cells, base = facts["samples"], facts["settings"]
-        dist = [
-            {"line": f"{row['clients']} clients, d = {row['dim']}", "x": row["samples"], "y": row["dist"]}
-            for row in cells
-        ]
-        error = [
-            {"line": line, "x": row["samples"], "y": row[key]}
-            for line, key in (("FedRep", "error"), ("each client alone", "error_local"))
-            for row in cells
-            if (row["clients"], row["dim"]) == (base["clients"], base["dim"])
-        ]
-        charts.append(lines(dist, "distance after training", "samples a client", log=True, points=True))
-        charts.append(lines(error, "squared error (median client)", "samples a client", log=True, points=True))
-    if "newcomers" in facts:
-        new = [
-            {"line": line, "x": row["samples"], "y": row[key]}
-            for line, key in (("head on FedRep's representation", "head"), ("alone", "local"))
-            for row in facts["newcomers"]
-        ]
-        charts.append(
-            lines(new, "squared error (median new client)", "samples of the new client", log=True, points=True)
-        )
-    return alt.concat(*charts, columns=2).resolve_scale(color="independent", strokeDash="independent")

@@ -10,10 +10,11 @@ import pytest
 from manyheads import FedRepLinear
 from manyheads.data import Truth
 from manyheads.metrics import principal_angle_distance
-from manyheads.theory import Collins2021, few_samples, figure_of, theory
-from manyheads.theory.few_samples import newcomer_errors, sample_sweep
-from manyheads.theory.fresh import fresh_rounds
-from manyheads.theory.subsets import extreme_singular_values
+from manyheads.theory import Collins2021, figure_of, theory
+from manyheads.theory.collins2021 import few_samples
+from manyheads.theory.collins2021.few_samples import newcomer_errors, sample_sweep
+from manyheads.theory.collins2021.fresh import fresh_rounds
+from manyheads.theory.collins2021.subsets import extreme_singular_values
 
 
 def convergence(**settings):
@@ -40,7 +41,7 @@ def test_few_subsets_are_exact(n, size, k):
 
 @pytest.mark.parametrize(("n", "size", "k"), [(12, 9, 2), (12, 6, 3), (12, 2, 2)])
 def test_bounds_enclose_the_exact_values(n, size, k, monkeypatch):
-    monkeypatch.setattr("manyheads.theory.subsets.MOST_SUBSETS", 0)
+    monkeypatch.setattr("manyheads.theory.collins2021.subsets.MOST_SUBSETS", 0)
     heads = np.random.default_rng(n).normal(size=(n, k))
     found = extreme_singular_values(heads, size, np.random.default_rng(0))
     low, high = by_hand(heads, size)

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from manyheads.theory.collins2022.linear_fedavg import LocalUpdates, Problem
 from manyheads.theory.facts import number
-from manyheads.theory.linear_fedavg import LocalUpdates, Problem
 
 __all__ = ["C3", "Hypotheses"]
 
