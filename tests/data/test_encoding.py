@@ -11,9 +11,11 @@ import pytest
 from manyheads.core.errors import UserError
 from manyheads.core.settings import as_dict, build
 from manyheads.data import Classes, Digits, Encoding, Federation, Pool, federate
-from manyheads.data.encoding import Columns, Moments, Scaling
-from manyheads.data.federation import Samples, split_each
+from manyheads.data.encoding import Scaling
 from manyheads.data.partitions.recipes import ClassSplit
+from manyheads.data.samples import Samples, split_each
+from manyheads.data.sites.columns import Columns
+from manyheads.data.sites.moments import Moments
 from manyheads.data.sites.new_site import new_site, read_new_site
 from manyheads.data.sites.source import Sites
 

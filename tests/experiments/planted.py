@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from manyheads import Federation, Model
-from manyheads.data.federation import Samples
+from manyheads.data.samples import Samples
 
 DIM, RANK, CLASSES, FEW, PLENTY, TEST = 30, 3, 4, 40, 800, 300
 NAMES = (*(f"alike {i}" for i in range(10)), "unlike 0", "unlike 1", "plenty")

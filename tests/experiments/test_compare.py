@@ -15,7 +15,7 @@ import pytest
 from manyheads import Engine, Federation
 from manyheads.core.errors import UserError
 from manyheads.data import Classes, Digits, federate
-from manyheads.data.federation import Samples
+from manyheads.data.samples import Samples
 from manyheads.experiments import compare
 from manyheads.experiments.methods import USUAL, methods_named
 

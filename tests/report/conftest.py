@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from manyheads.data import Classes, Digits, federate
-from manyheads.data.federation import Federation, Samples
+from manyheads.data.federation import Federation
+from manyheads.data.samples import Samples
 from manyheads.experiments import compare
 
 

@@ -21,7 +21,8 @@ from manyheads.core.errors import UserError
 from manyheads.core.randomness import Purpose, batch_plan, generator
 from manyheads.core.sealed import write_json
 from manyheads.data import Classes, Digits, LinearTasks, federate
-from manyheads.data.federation import Samples, Scaling
+from manyheads.data.encoding import Scaling
+from manyheads.data.samples import Samples
 from manyheads.data.sites.new_site import new_site, read_new_site
 from manyheads.data.sites.source import Sites
 from manyheads.run import PersonalModel, save_personal

@@ -13,7 +13,7 @@ from manyheads.core.files import kind_of
 from manyheads.core.optim import FineTune
 from manyheads.core.sealed import read_toml as read_sealed
 from manyheads.data import SOURCES, name_of_path
-from manyheads.data.public.locate import home
+from manyheads.data.paths import home
 from manyheads.data.sources import source_named
 from manyheads.models import model_named
 from manyheads.run.config import merged, read_toml

@@ -1,7 +1,8 @@
 """Federations, partitioners and data sources."""
 
-from manyheads.data.encoding import Encoding
-from manyheads.data.federation import Federation, Samples, Scaling
+from manyheads.data.encoding import Encoding, Scaling
+from manyheads.data.federation import Federation
+from manyheads.data.partitions.federate import class_split_federation, federate
 from manyheads.data.partitions.partitioners import (
     PARTITIONERS,
     Classes,
@@ -14,9 +15,11 @@ from manyheads.data.partitions.partitioners import (
     parse_partition,
     partition,
 )
-from manyheads.data.partitions.recipes import ClassSplit, Fallah, FemnistRecipe, class_split_federation
+from manyheads.data.partitions.recipes import ClassSplit, Fallah, FemnistRecipe
 from manyheads.data.pool import Pool
-from manyheads.data.sources import SOURCES, Digits, federate, name_of_path, source_of
+from manyheads.data.public.digits import Digits
+from manyheads.data.samples import Samples
+from manyheads.data.sources import SOURCES, name_of_path, source_of
 from manyheads.data.synthetic import LinearTasks, Truth
 
 __all__ = [

@@ -1,84 +1,30 @@
-"""The data of a federation: every client's samples, contiguous, client after client."""
+"""A federation: clients with their own training and test samples."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from manyheads.core.errors import UserError
-from manyheads.core.files import kind_of, replacing, write_text
-from manyheads.core.plain import to_json
 from manyheads.core.randomness import Purpose, generator
 from manyheads.core.settings import as_dict, build
 from manyheads.core.words import printable, quoted
 from manyheads.data.arrays import arrays_of, targets_of
-from manyheads.data.content import content
-from manyheads.data.encoding import Columns, Encoding, Scaling, Task
+from manyheads.data.checks import check_split
+from manyheads.data.encoding import Encoding, Scaling, Task
 from manyheads.data.marks import marks_of, of_one_owner
+from manyheads.data.samples import Samples, split_each
+from manyheads.data.saving import read_folder, write_folder
+from manyheads.data.sites.columns import Columns
 
-__all__ = ["Federation", "Samples", "Scaling", "Task"]
-
-
-@dataclass(frozen=True, eq=False)
-class Samples:
-    """Inputs and labels of many clients in three arrays: client ``i`` owns rows ``offsets[i]`` to ``offsets[i + 1]``.
-
-    The arrays may be memory-mapped; a client's rows are read only when it is asked for.
-    """
-
-    x: np.ndarray
-    y: np.ndarray
-    offsets: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    @cached_property
-    def sizes(self) -> np.ndarray:
-        return np.diff(self.offsets)
-
-    def client(self, index: int) -> tuple[np.ndarray, np.ndarray]:
-        rows = slice(self.offsets[index], self.offsets[index + 1])
-        return self.x[rows], self.y[rows]
-
-    def select(self, clients: Sequence[int] | np.ndarray) -> Samples:
-        """The samples of some clients, in the order given; those of neighbours as they lie, without a copy."""
-        if len(clients) and np.array_equal(clients, np.arange(clients[0], clients[0] + len(clients))):
-            offsets = self.offsets[clients[0] : clients[0] + len(clients) + 1]
-            return Samples(self.x[offsets[0] : offsets[-1]], self.y[offsets[0] : offsets[-1]], offsets - offsets[0])
-        return Samples.of([self.client(int(i)) for i in clients], like=self)
-
-    @classmethod
-    def of(cls, clients: Sequence[tuple[np.ndarray, np.ndarray]], like: Samples | None = None) -> Samples:
-        """From one (x, y) a client. ``like`` gives the form of the samples when there is no client."""
-        for client, (x, y) in enumerate(clients):
-            if len(x) != len(y):
-                raise UserError(f"client {client} has {len(x)} inputs and {len(y)} labels")
-            if x.shape[1:] != clients[0][0].shape[1:] or y.shape[1:] != clients[0][1].shape[1:]:
-                raise UserError(
-                    f"samples of client {client} have another shape than those of client 0",
-                    given=(x.shape[1:], y.shape[1:]),
-                    allowed=str((clients[0][0].shape[1:], clients[0][1].shape[1:])),
-                )
-        offsets = np.cumsum([0, *(len(y) for _, y in clients)], dtype=np.int64)
-        if not clients and like is not None:
-            return cls(like.x[:0], like.y[:0], offsets)
-        return cls(np.concatenate([x for x, _ in clients]), np.concatenate([y for _, y in clients]), offsets)
-
-    @classmethod
-    def deal(cls, x: np.ndarray, y: np.ndarray, parts: Sequence[np.ndarray]) -> Samples:
-        """From pooled arrays and the rows that each client gets."""
-        rows = np.concatenate(parts) if len(parts) else np.empty(0, np.int64)
-        return cls(x[rows], y[rows], np.cumsum([0, *map(len, parts)], dtype=np.int64))
+__all__ = ["Federation"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,14 +77,7 @@ class Federation:
                     given=len(split),
                     allowed=str(len(self.train)),
                 )
-            if (
-                split.offsets[0] != 0
-                or split.offsets[-1] != len(split.x)
-                or len(split.x) != len(split.y)
-                or (np.diff(split.offsets) < 0).any()
-            ):
-                raise UserError(f"{self.name}: {name} data does not fit its offsets")
-            self._check_values(name, split)
+            check_split(split, self.name, name, self.task, self.outputs, self.client_name)
         if self.client_names is not None and len(self.client_names) != len(self):
             raise UserError(
                 f"{self.name}: the names are for another number of clients",
@@ -163,27 +102,6 @@ class Federation:
                 f"{self.name}: {self.client_name(int(empty[0]))} has no training data",
                 fix=f"{len(empty)} of {len(self)} clients are empty: leave them out, or use fewer clients",
             )
-
-    def _check_values(self, name: str, split: Samples) -> None:
-        if self.task == "classification":
-            wrong = (split.y < 0) | (split.y >= self.outputs)
-            if wrong.any():
-                row = int(np.flatnonzero(wrong)[0])
-                owner = self._owner(split, row)
-                raise UserError(
-                    f"{self.name}: a {name} label of {owner} is out of range",
-                    given=int(split.y[row]),
-                    allowed=f"0 to {self.outputs - 1}",
-                )
-        arrays = {"inputs": split.x, **({"targets": split.y} if self.task == "regression" else {})}
-        for what, array in arrays.items():
-            if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
-                row = int(np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(1))[0])
-                raise UserError(f"{self.name}: {name} {what} of {self._owner(split, row)} hold NaN or infinity")
-
-    def _owner(self, split: Samples, row: int) -> str:
-        client = int(np.searchsorted(split.offsets, row, side="right")) - 1
-        return f"{self.client_name(client)} (its sample {row - split.offsets[client]})"
 
     def __len__(self) -> int:
         return len(self.train)
@@ -314,22 +232,14 @@ class Federation:
 
     def save(self, folder: str | Path) -> Path:
         """Write the arrays to a folder from which :meth:`load` maps them into memory."""
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
         splits = {n: s for n in ("train", "test", "validation", "marks") if (s := getattr(self, n)) is not None}
-        for split, samples in splits.items():
-            for part in ("x", "y", "offsets"):
-                with replacing(folder / f"{split}.{part}.npy") as temporary, open(temporary, "wb") as file:
-                    np.save(file, getattr(samples, part), allow_pickle=False)
         if self.new is not None:
-            self.new.save(folder / "new")
+            self.new.save(Path(folder) / "new")
         facts = {
-            "schema": 1,
             "name": self.name,
             "task": self.task,
             "outputs": self.outputs,
             "client_names": self.client_names,
-            "splits": list(splits),
             "new": self.new is not None,
             "scaling": asdict(self.scaling) if self.scaling else None,
             "augment": self.augment,
@@ -338,82 +248,27 @@ class Federation:
             "truth": self.truth.tolist() if self.truth is not None else None,
             "doubts": self.doubts,
         }
-        write_text(folder / "federation.json", to_json(facts))
-        return folder
+        return write_folder(Path(folder), splits, facts)
 
     @classmethod
     def load(cls, folder: str | Path) -> Federation:
         """A saved federation, its arrays memory-mapped."""
         folder = Path(folder)
-        if not kind_of(folder / "federation.json"):
-            raise UserError(
-                f"{folder} holds no federation", fix="expected federation.json there, as written by Federation.save"
+        with read_folder(folder) as (splits, facts):
+            return cls(
+                facts["name"],
+                splits["train"],
+                splits["test"],
+                facts["task"],
+                facts["outputs"],
+                splits.get("validation"),
+                cls.load(folder / "new") if facts["new"] else None,
+                tuple(facts["client_names"]) if facts["client_names"] else None,
+                Scaling(**{k: tuple(v) for k, v in facts["scaling"].items()}) if facts["scaling"] else None,
+                facts["augment"],
+                tuple(facts.get("label_names", ())),
+                build(Columns, facts["columns"], where=str(folder)) if facts.get("columns") else None,
+                splits.get("marks"),
+                np.array(facts["truth"]) if facts.get("truth") else None,
+                tuple(facts.get("doubts", ())),
             )
-        raw = content(folder / "federation.json")
-        try:
-            return cls._loaded(folder, json.loads(raw))
-        except UserError:
-            raise
-        except Exception as error:  # other names, other types, arrays of other shapes: it may fail in any way
-            raise UserError(
-                f"{folder} is no federation that can be read: {type(error).__name__} {error}", fix="save it again"
-            ) from None
-
-    @classmethod
-    def _loaded(cls, folder: Path, facts: dict[str, Any]) -> Federation:
-        def array(split: str, part: str) -> np.ndarray:
-            try:
-                return np.load(folder / f"{split}.{part}.npy", mmap_mode="r", allow_pickle=False)
-            except (OSError, ValueError) as error:
-                raise UserError(f"{folder} lacks a part: {error}") from None
-
-        samples = {s: Samples(*(array(s, part) for part in ("x", "y", "offsets"))) for s in facts["splits"]}
-        return cls(
-            facts["name"],
-            samples["train"],
-            samples["test"],
-            facts["task"],
-            facts["outputs"],
-            samples.get("validation"),
-            cls.load(folder / "new") if facts["new"] else None,
-            tuple(facts["client_names"]) if facts["client_names"] else None,
-            Scaling(**{k: tuple(v) for k, v in facts["scaling"].items()}) if facts["scaling"] else None,
-            facts["augment"],
-            tuple(facts.get("label_names", ())),
-            build(Columns, facts["columns"], where=str(folder)) if facts.get("columns") else None,
-            samples.get("marks"),
-            np.array(facts["truth"]) if facts.get("truth") else None,
-            tuple(facts.get("doubts", ())),
-        )
-
-
-def split_each(
-    samples: Samples,
-    fraction: float,
-    seed: int,
-    purpose: Purpose = Purpose.SPLIT,
-    *address: int,
-    by_label: bool = False,
-) -> tuple[Samples, Samples]:
-    """Split every client's samples in two, the second part having ``fraction`` of them; the first is never empty.
-
-    With ``by_label`` each label of a client gives up ``fraction`` of its samples, rounded up or down.
-    """
-    if not 0 <= fraction < 1:
-        raise UserError("fraction to set aside is out of range", given=fraction, allowed="0 <= fraction < 1")
-    keep, aside = [], []
-    for client in range(len(samples)):
-        x, y = samples.client(client)
-        rng = generator(seed, purpose, *address, client)
-        order = rng.permutation(len(y))
-        count = min(round(fraction * len(y)), max(len(y) - 1, 0))
-        if by_label and len(y):
-            # laid out label by label, labels in random order too, and picked at even distances
-            _, label = np.unique(y, return_inverse=True)
-            order = order[np.argsort(rng.permutation(label.max() + 1)[label[order]], kind="stable")]
-            picked = np.diff(np.floor(rng.random() + np.arange(len(y) + 1) * count / len(y))) > 0
-            order = np.concatenate([order[picked], order[~picked]])
-        second, first = np.sort(order[:count]), np.sort(order[count:])
-        keep.append((x[first], y[first]))
-        aside.append((x[second], y[second]))
-    return Samples.of(keep), Samples.of(aside)

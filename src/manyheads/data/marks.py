@@ -6,7 +6,8 @@ import hashlib
 
 import numpy as np
 
-from manyheads.data.encoding import Columns, Raw
+from manyheads.data.encoding import Raw
+from manyheads.data.sites.columns import Columns
 
 __all__ = ["marks_of", "of_one_owner"]
 

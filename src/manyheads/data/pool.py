@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from manyheads.core.randomness import Purpose, generator
-from manyheads.data.federation import Scaling
+from manyheads.data.encoding import Scaling
 
 __all__ = ["Pool", "hold_out"]
 

@@ -11,7 +11,9 @@ from pydantic import Field
 from manyheads.core.errors import UserError
 from manyheads.core.randomness import Purpose, generator
 from manyheads.core.settings import settings
-from manyheads.data.federation import Federation, Samples, Task
+from manyheads.data.encoding import Task
+from manyheads.data.federation import Federation
+from manyheads.data.samples import Samples
 
 __all__ = ["LinearTasks", "Truth"]
 

@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from manyheads.data import content
-from manyheads.data.sites.tables import MOST_COLUMNS, read_arrays, read_table
+from manyheads.data.sites.formats import MOST_COLUMNS
+from manyheads.data.sites.tables import read_arrays, read_table
 
 
 def npy(array) -> bytes:

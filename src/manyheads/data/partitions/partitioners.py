@@ -14,12 +14,11 @@ from pydantic import Field
 from manyheads.core.errors import UserError, one_of
 from manyheads.core.randomness import Purpose, generator
 from manyheads.core.settings import build, settings, walk
+from manyheads.data.partitions.counts import Parts, at_least, balanced_classes, deal, proportional
 
 __all__ = [
-    "PARTITIONERS", "Classes", "Dirichlet", "Iid", "Key", "LogNormal", "Mixture", "Partition", "Shards", "deal", "parse_partition", "partition",
+    "PARTITIONERS", "Classes", "Dirichlet", "Iid", "Key", "LogNormal", "Mixture", "Partition", "Shards", "parse_partition", "partition",
 ]  # fmt: skip
-
-Parts = list[np.ndarray]
 
 
 class Partition:
@@ -108,7 +107,7 @@ class Shards(Partition):
             held,
             (
                 np.repeat(np.arange(clients), self.per_client),
-                rng.permutation(_slots(clients * self.per_client, classes, rng)),
+                rng.permutation(balanced_classes(clients * self.per_client, classes, rng)),
             ),
             1,
         )
@@ -132,7 +131,7 @@ class Classes(Partition):
                 given=self.per_client,
                 allowed=f"1 to {len(present)}",
             )
-        left = np.bincount(_slots(clients * self.per_client, len(present), rng), minlength=len(present))
+        left = np.bincount(balanced_classes(clients * self.per_client, len(present), rng), minlength=len(present))
         held = np.zeros((clients, len(per_class)), dtype=int)
         for client in rng.permutation(clients):
             # those with most left, ties at random: never runs into a client that would need a class twice
@@ -268,55 +267,3 @@ def partition(
     return deal(train, counts, generator(seed, Purpose.PARTITION, 1)), deal(
         test, counts_test, generator(seed, Purpose.PARTITION, 2)
     )
-
-
-def _slots(total: int, classes: int, rng: np.random.Generator) -> np.ndarray:
-    """``total`` class labels, every class equally often; who is in the remainder is drawn."""
-    whole, rest = divmod(total, classes)
-    return np.concatenate([np.repeat(np.arange(classes), whole), rng.choice(classes, rest, replace=False)])
-
-
-def deal(labels: np.ndarray, counts: np.ndarray, rng: np.random.Generator) -> Parts:
-    """Hand out the samples of each class, shuffled, ``counts[i, c]`` of class ``c`` to client ``i``."""
-    hands: list[list[np.ndarray]] = [[] for _ in counts]
-    order = rng.permutation(len(labels))
-    by_class = np.split(
-        order[np.argsort(labels[order], kind="stable")], np.cumsum(np.bincount(labels, minlength=counts.shape[1]))[:-1]
-    )
-    for column, rows in enumerate(by_class):
-        for client, hand in enumerate(np.split(rows, np.cumsum(counts[:, column]))[:-1]):
-            if len(hand):
-                hands[client].append(hand)
-    return [np.sort(np.concatenate(h)) if h else np.empty(0, np.int64) for h in hands]
-
-
-def proportional(shares: np.ndarray, per_class: np.ndarray) -> np.ndarray:
-    """Whole numbers close to ``shares * per_class``, each column summing to its share of the class (largest remainder)."""
-    exact = shares * per_class
-    counts = np.floor(exact + 1e-9).astype(np.int64)
-    missing = np.floor(exact.sum(axis=0) + 1e-6).astype(np.int64) - counts.sum(axis=0)
-    order = np.argsort(-(exact - counts), axis=0, kind="stable")
-    for column in np.flatnonzero(missing > 0):
-        counts[order[: missing[column], column], column] += 1
-    return counts
-
-
-def at_least(minimum: int, counts: np.ndarray) -> np.ndarray:
-    """Move samples from the largest clients to those with fewer than ``minimum``."""
-    counts = counts.copy()
-    sizes = counts.sum(axis=1)
-    if sizes.sum() < minimum * len(counts):
-        raise UserError(
-            "too few samples for every client's minimum",
-            given=f"{len(counts)} clients of {minimum} out of {sizes.sum()} samples",
-            fix="use fewer clients or a smaller minimum",
-        )
-    for client in np.flatnonzero(sizes < minimum):
-        while sizes[client] < minimum:
-            donor = int(sizes.argmax())
-            column = int(counts[donor].argmax())
-            moved = min(minimum - sizes[client], max(1, (sizes[donor] - minimum) // 2), counts[donor, column])
-            for row, change in ((donor, -moved), (client, moved)):
-                counts[row, column] += change
-                sizes[row] += change
-    return counts

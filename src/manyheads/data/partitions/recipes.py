@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 from pydantic import Field
 
 from manyheads.core.errors import UserError
 from manyheads.core.settings import settings
-from manyheads.data.federation import Federation, Samples
-from manyheads.data.partitions.partitioners import PARTITIONERS, Classes, Partition, partition
-from manyheads.data.pool import Pool
+from manyheads.data.partitions.partitioners import PARTITIONERS, Classes, Partition
 
-__all__ = ["ClassSplit", "Fallah", "FemnistRecipe", "class_split_federation", "dealt"]
+__all__ = ["AllClasses", "ClassSplit", "Fallah", "FemnistRecipe"]
 
 
 @settings
@@ -118,7 +115,7 @@ class ClassSplit(Partition):
         return Classes(per_client=self.per_client).counts_like(train, per_class, per_class_train)
 
 
-class _AllClasses(Partition):
+class AllClasses(Partition):
     """Every client has all classes, equally many samples of each, and its part of all test samples."""
 
     name: ClassVar[str] = "class-split"
@@ -132,52 +129,6 @@ class _AllClasses(Partition):
 
     def counts_like(self, train: np.ndarray, per_class: np.ndarray, per_class_train: np.ndarray) -> np.ndarray:
         return (train.sum(axis=0) > 0) * np.tile(per_class // len(train), (len(train), 1))
-
-
-def class_split_federation(
-    pool: Pool, spec: ClassSplit, *, clients: int, seed: int, new_pool: Pool | None = None
-) -> Federation:
-    """Training clients by :class:`ClassSplit`, with new clients of the remaining classes, or of all of ``new_pool``.
-
-    Each new client has all the new classes, equally many samples of each (or one more of some, where that does not
-    divide). With a pool of their own (CIFAR-10 for a model of CIFAR-100) new clients keep its labels, as outputs of the
-    trained model, and take over the scaling of the pixels that the model is trained with.
-    """
-    source = new_pool or pool
-    if source.x.shape[1:] != pool.x.shape[1:] or source.classes > pool.classes:
-        raise UserError(
-            f"new clients from {source.name} do not fit a model for {pool.name}",
-            given=f"samples {source.x.shape[1:]}, {source.classes} classes",
-            allowed=f"samples {pool.x.shape[1:]}, up to {pool.classes} classes",
-        )
-    if new_pool is None and spec.new_clients and spec.train_classes >= pool.classes:
-        raise UserError(
-            "no classes are left for new clients",
-            where="partition class-split.train_classes",
-            given=spec.train_classes,
-            allowed=f"1 to {pool.classes - 1}, for {pool.name}",
-            fix="or ask for no new clients: new_clients=0",
-        )
-    federation = dealt(pool, spec, clients, seed)
-    if not spec.new_clients:
-        return federation
-    everyone = _AllClasses(spec.new_samples, 0 if new_pool else spec.train_classes)
-    return replace(federation, new=dealt(source, everyone, spec.new_clients, seed, pool))
-
-
-def dealt(pool: Pool, spec: Any, clients: int, seed: int, model_of: Pool | None = None) -> Federation:
-    """Clients from one pool, for a model of it or of another."""
-    model_of = model_of or pool
-    train, test = partition(spec, pool.y, pool.y_test, clients=clients, seed=seed, classes=pool.classes)
-    return Federation(
-        pool.name,
-        Samples.deal(pool.x, pool.y, train),
-        Samples.deal(pool.x_test, pool.y_test, test),
-        "classification",
-        model_of.classes,
-        scaling=model_of.scaling,
-        label_names=pool.label_names if pool is model_of else (),  # another pool's classes have other names
-    )
 
 
 def _in_turn(classes: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:

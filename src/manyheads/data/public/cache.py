@@ -18,7 +18,7 @@ import numpy as np
 from manyheads.core.errors import UserError
 from manyheads.core.files import replacing, write_text
 from manyheads.data.content import digest
-from manyheads.data.public.locate import home
+from manyheads.data.paths import home
 
 __all__ = ["cache_folder", "cached"]
 

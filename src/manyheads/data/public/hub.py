@@ -17,7 +17,7 @@ import numpy as np
 from manyheads.core.errors import UserError, one_of
 from manyheads.core.files import kind_of, replacing, write_text, writing
 from manyheads.data.content import content, digest
-from manyheads.data.public.locate import home
+from manyheads.data.paths import home
 
 __all__ = ["CHECKSUMS", "DATASETS", "Dataset", "fetch", "is_there"]
 

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from manyheads.core.errors import UserError
 from manyheads.core.settings import settings
-from manyheads.data.federation import Scaling
+from manyheads.data.encoding import Scaling
 from manyheads.data.pool import Pool, hold_out
 from manyheads.data.public.cache import Arrays, cached
 from manyheads.data.public.locate import Location

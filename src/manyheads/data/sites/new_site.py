@@ -11,10 +11,13 @@ import numpy as np
 from manyheads.core.errors import UserError
 from manyheads.core.files import kind_of
 from manyheads.core.words import quoted
-from manyheads.data.encoding import Columns, Encoding, Raw
-from manyheads.data.public.locate import like_it
+from manyheads.data.encoding import Encoding, Raw
+from manyheads.data.paths import like_it
+from manyheads.data.sites.columns import Columns
+from manyheads.data.sites.problems import Problem, and_more
 from manyheads.data.sites.reading import LABEL_NAMES
-from manyheads.data.sites.tables import Problem, Table, and_more, as_numbers, as_text, read_arrays, read_table
+from manyheads.data.sites.tables import Table, read_arrays, read_table
+from manyheads.data.sites.values import as_numbers, as_text
 
 __all__ = ["NewSite", "new_site", "read_new_site"]
 

@@ -15,20 +15,12 @@ from manyheads.core.errors import UserError, did_you_mean
 from manyheads.core.files import kind_of
 from manyheads.core.settings import settings
 from manyheads.core.words import quoted
-from manyheads.data.public.locate import like_it
-from manyheads.data.sites.tables import (
-    EXTENSIONS,
-    Problem,
-    Table,
-    and_more,
-    as_numbers,
-    as_text,
-    like_values,
-    read_table,
-    stem,
-)
+from manyheads.data.paths import like_it
+from manyheads.data.sites.problems import Problem, and_more
+from manyheads.data.sites.tables import EXTENSIONS, Table, read_table, stem
+from manyheads.data.sites.values import as_text, is_missing, like_values, ordered
 
-__all__ = ["CLIENT_NAMES", "LABEL_NAMES", "Reading", "Site", "is_missing", "ordered", "read_sites"]
+__all__ = ["CLIENT_NAMES", "LABEL_NAMES", "Reading", "Site", "read_sites"]
 
 LABEL_NAMES = ("label", "target", "y", "class")
 CLIENT_NAMES = ("client", "site")
@@ -234,17 +226,3 @@ def _misfit(site: Site, label: str, usual: Sequence[str]) -> Problem:
 def _bare(name: str) -> str:
     """A column's name without what people write now this way, now that way: case, blanks, marks."""
     return re.sub(r"[\W_]+", "", name.casefold()) or name
-
-
-def is_missing(values: np.ndarray) -> np.ndarray:
-    """Where a column of a table has no value."""
-    return np.array([v is None for v in values], bool) if values.dtype == object else np.isnan(values)
-
-
-def ordered(names: Iterable[str]) -> tuple[str, ...]:
-    """In the order of numbers, if all are numbers."""
-    names = list(names)
-    numbers, wrong = as_numbers(np.array(names, object))
-    if not wrong.any():
-        return tuple(name for _, name in sorted(zip(numbers.tolist(), names, strict=True)))
-    return tuple(sorted(names))

@@ -12,9 +12,11 @@ from pydantic import Field
 
 from manyheads.core.errors import UserError
 from manyheads.core.settings import settings
-from manyheads.data.encoding import Columns, Moments
-from manyheads.data.federation import Federation, Samples, split_each
+from manyheads.data.federation import Federation
 from manyheads.data.marks import marks_of
+from manyheads.data.samples import Samples, split_each
+from manyheads.data.sites.columns import Columns
+from manyheads.data.sites.moments import Moments
 from manyheads.data.sites.reading import CLIENT_NAMES, Reading
 from manyheads.data.sites.survey import Survey, take
 

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from manyheads.core.words import quoted
-from manyheads.data.federation import Task
+from manyheads.data.encoding import Task
 from manyheads.data.sites.notation import looks_like_number
-from manyheads.data.sites.reading import Reading, Site, is_missing, ordered, read_sites
-from manyheads.data.sites.tables import Problem, as_numbers, as_text
+from manyheads.data.sites.problems import Problem
+from manyheads.data.sites.reading import Reading, Site, read_sites
+from manyheads.data.sites.values import as_numbers, as_text, is_missing, ordered
 
 __all__ = ["Survey", "take"]
 

@@ -6,13 +6,16 @@ import io
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-from PIL import Image
 
 from manyheads.core.errors import UserError
 from manyheads.core.files import kind_of
 from manyheads.data.content import check_readable
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 __all__ = ["IMAGE_ENDINGS", "class_folders", "decode", "decode_files"]
 
@@ -37,12 +40,11 @@ def decode(encoded: Sequence[bytes | None], *, side: int, color: bool, where: st
 
 def decode_files(paths: Sequence[Path], *, side: int, color: bool) -> np.ndarray:
     """Image files of any size, brought to one."""
+    from PIL.Image import Resampling
 
     def pixels(row: int) -> np.ndarray:
         image = _open(paths[row], str(paths[row]), color)
-        return np.asarray(
-            image if image.size == (side, side) else image.resize((side, side), Image.Resampling.BILINEAR)
-        )
+        return np.asarray(image if image.size == (side, side) else image.resize((side, side), Resampling.BILINEAR))
 
     return _in_parallel(pixels, len(paths), side, color)
 
@@ -68,6 +70,8 @@ def class_folders(folder: Path) -> tuple[list[Path], np.ndarray, list[str]]:
 
 
 def _open(file: io.BytesIO | Path, name: str, color: bool) -> Image.Image:
+    from PIL import Image
+
     try:
         if isinstance(file, Path):
             check_readable(file)
@@ -81,6 +85,8 @@ def _open(file: io.BytesIO | Path, name: str, color: bool) -> Image.Image:
 
 def _eight_bits(image: Image.Image, name: str) -> Image.Image:
     """Pillow would cut off all values above 255."""
+    from PIL import Image
+
     if image.mode.startswith("I;16"):
         return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
     if image.mode in ("I", "F"):

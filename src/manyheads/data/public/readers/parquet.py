@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from manyheads.core.errors import UserError
 from manyheads.data.content import check_readable
 from manyheads.data.public.readers.images import decode
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["read_image_table", "whole_numbers"]
 
@@ -20,6 +22,8 @@ def read_image_table(
     paths: Sequence[Path], *, image: str, columns: Sequence[str], side: int, color: bool
 ) -> dict[str, np.ndarray]:
     """The images and the other columns of some parquet files, one after the other, by the names of the columns."""
+    import pyarrow as pa
+
     parts: dict[str, list[np.ndarray]] = {name: [] for name in (image, *columns)}
     for path in paths:
         first = 0
@@ -49,6 +53,8 @@ def whole_numbers(labels: np.ndarray, where: str) -> np.ndarray:
 
 def _values(column: pa.Array, where: str) -> np.ndarray:
     """Labels or names: whole numbers or text."""
+    import pyarrow as pa
+
     kind = column.type
     if not (pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         raise UserError(f"{where} holds neither whole numbers nor text", given=str(kind))
@@ -56,6 +62,9 @@ def _values(column: pa.Array, where: str) -> np.ndarray:
 
 
 def _batches(path: Path, columns: Sequence[str] | dict[str, list[np.ndarray]]) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     try:
         check_readable(path)
         with pq.ParquetFile(path) as file:

@@ -1,0 +1,64 @@
+"""Numbers of samples of each class for each client, and the rows that they stand for."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from manyheads.core.errors import UserError
+
+__all__ = ["Parts", "at_least", "balanced_classes", "deal", "proportional"]
+
+Parts = list[np.ndarray]
+"""the rows of each client"""
+
+
+def balanced_classes(total: int, classes: int, rng: np.random.Generator) -> np.ndarray:
+    """``total`` class labels, every class equally often; who is in the remainder is drawn."""
+    whole, rest = divmod(total, classes)
+    return np.concatenate([np.repeat(np.arange(classes), whole), rng.choice(classes, rest, replace=False)])
+
+
+def deal(labels: np.ndarray, counts: np.ndarray, rng: np.random.Generator) -> Parts:
+    """Hand out the samples of each class, shuffled, ``counts[i, c]`` of class ``c`` to client ``i``."""
+    hands: list[list[np.ndarray]] = [[] for _ in counts]
+    order = rng.permutation(len(labels))
+    by_class = np.split(
+        order[np.argsort(labels[order], kind="stable")], np.cumsum(np.bincount(labels, minlength=counts.shape[1]))[:-1]
+    )
+    for column, rows in enumerate(by_class):
+        for client, hand in enumerate(np.split(rows, np.cumsum(counts[:, column]))[:-1]):
+            if len(hand):
+                hands[client].append(hand)
+    return [np.sort(np.concatenate(h)) if h else np.empty(0, np.int64) for h in hands]
+
+
+def proportional(shares: np.ndarray, per_class: np.ndarray) -> np.ndarray:
+    """Whole numbers close to ``shares * per_class``, each column summing to its share of the class (largest remainder)."""
+    exact = shares * per_class
+    counts = np.floor(exact + 1e-9).astype(np.int64)
+    missing = np.floor(exact.sum(axis=0) + 1e-6).astype(np.int64) - counts.sum(axis=0)
+    order = np.argsort(-(exact - counts), axis=0, kind="stable")
+    for column in np.flatnonzero(missing > 0):
+        counts[order[: missing[column], column], column] += 1
+    return counts
+
+
+def at_least(minimum: int, counts: np.ndarray) -> np.ndarray:
+    """Move samples from the largest clients to those with fewer than ``minimum``."""
+    counts = counts.copy()
+    sizes = counts.sum(axis=1)
+    if sizes.sum() < minimum * len(counts):
+        raise UserError(
+            "too few samples for every client's minimum",
+            given=f"{len(counts)} clients of {minimum} out of {sizes.sum()} samples",
+            fix="use fewer clients or a smaller minimum",
+        )
+    for client in np.flatnonzero(sizes < minimum):
+        while sizes[client] < minimum:
+            donor = int(sizes.argmax())
+            column = int(counts[donor].argmax())
+            moved = min(minimum - sizes[client], max(1, (sizes[donor] - minimum) // 2), counts[donor, column])
+            for row, change in ((donor, -moved), (client, moved)):
+                counts[row, column] += change
+                sizes[row] += change
+    return counts

@@ -1,0 +1,99 @@
+"""The samples of many clients in contiguous arrays, client after client."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from manyheads.core.errors import UserError
+from manyheads.core.randomness import Purpose, generator
+
+__all__ = ["Samples", "split_each"]
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Inputs and labels of many clients in three arrays: client ``i`` owns rows ``offsets[i]`` to ``offsets[i + 1]``.
+
+    The arrays may be memory-mapped; a client's rows are read only when it is asked for.
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+    offsets: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @cached_property
+    def sizes(self) -> np.ndarray:
+        return np.diff(self.offsets)
+
+    def client(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+        rows = slice(self.offsets[index], self.offsets[index + 1])
+        return self.x[rows], self.y[rows]
+
+    def select(self, clients: Sequence[int] | np.ndarray) -> Samples:
+        """The samples of some clients, in the order given; those of neighbours as they lie, without a copy."""
+        if len(clients) and np.array_equal(clients, np.arange(clients[0], clients[0] + len(clients))):
+            offsets = self.offsets[clients[0] : clients[0] + len(clients) + 1]
+            return Samples(self.x[offsets[0] : offsets[-1]], self.y[offsets[0] : offsets[-1]], offsets - offsets[0])
+        return Samples.of([self.client(int(i)) for i in clients], like=self)
+
+    @classmethod
+    def of(cls, clients: Sequence[tuple[np.ndarray, np.ndarray]], like: Samples | None = None) -> Samples:
+        """From one (x, y) a client. ``like`` gives the form of the samples when there is no client."""
+        for client, (x, y) in enumerate(clients):
+            if len(x) != len(y):
+                raise UserError(f"client {client} has {len(x)} inputs and {len(y)} labels")
+            if x.shape[1:] != clients[0][0].shape[1:] or y.shape[1:] != clients[0][1].shape[1:]:
+                raise UserError(
+                    f"samples of client {client} have another shape than those of client 0",
+                    given=(x.shape[1:], y.shape[1:]),
+                    allowed=str((clients[0][0].shape[1:], clients[0][1].shape[1:])),
+                )
+        offsets = np.cumsum([0, *(len(y) for _, y in clients)], dtype=np.int64)
+        if not clients and like is not None:
+            return cls(like.x[:0], like.y[:0], offsets)
+        return cls(np.concatenate([x for x, _ in clients]), np.concatenate([y for _, y in clients]), offsets)
+
+    @classmethod
+    def deal(cls, x: np.ndarray, y: np.ndarray, parts: Sequence[np.ndarray]) -> Samples:
+        """From pooled arrays and the rows that each client gets."""
+        rows = np.concatenate(parts) if len(parts) else np.empty(0, np.int64)
+        return cls(x[rows], y[rows], np.cumsum([0, *map(len, parts)], dtype=np.int64))
+
+
+def split_each(
+    samples: Samples,
+    fraction: float,
+    seed: int,
+    purpose: Purpose = Purpose.SPLIT,
+    *address: int,
+    by_label: bool = False,
+) -> tuple[Samples, Samples]:
+    """Split every client's samples in two, the second part having ``fraction`` of them; the first is never empty.
+
+    With ``by_label`` each label of a client gives up ``fraction`` of its samples, rounded up or down.
+    """
+    if not 0 <= fraction < 1:
+        raise UserError("fraction to set aside is out of range", given=fraction, allowed="0 <= fraction < 1")
+    keep, aside = [], []
+    for client in range(len(samples)):
+        x, y = samples.client(client)
+        rng = generator(seed, purpose, *address, client)
+        order = rng.permutation(len(y))
+        count = min(round(fraction * len(y)), max(len(y) - 1, 0))
+        if by_label and len(y):
+            # laid out label by label, labels in random order too, and picked at even distances
+            _, label = np.unique(y, return_inverse=True)
+            order = order[np.argsort(rng.permutation(label.max() + 1)[label[order]], kind="stable")]
+            picked = np.diff(np.floor(rng.random() + np.arange(len(y) + 1) * count / len(y))) > 0
+            order = np.concatenate([order[picked], order[~picked]])
+        second, first = np.sort(order[:count]), np.sort(order[count:])
+        keep.append((x[first], y[first]))
+        aside.append((x[second], y[second]))
+    return Samples.of(keep), Samples.of(aside)

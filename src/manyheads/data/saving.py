@@ -1,0 +1,58 @@
+"""A federation on disk: a folder with one NPY file per array, and ``federation.json`` for everything else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from manyheads.core.errors import UserError
+from manyheads.core.files import kind_of, replacing, write_text
+from manyheads.core.plain import to_json
+from manyheads.data.content import content
+from manyheads.data.samples import Samples
+
+__all__ = ["read_folder", "write_folder"]
+
+SCHEMA = 1
+FACTS = "federation.json"
+PARTS = ("x", "y", "offsets")
+
+
+def write_folder(folder: Path, splits: Mapping[str, Samples], facts: Mapping[str, Any]) -> Path:
+    """Write each split's arrays, then the facts."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for split, samples in splits.items():
+        for part in PARTS:
+            with replacing(folder / f"{split}.{part}.npy") as temporary, open(temporary, "wb") as file:
+                np.save(file, getattr(samples, part), allow_pickle=False)
+    write_text(folder / FACTS, to_json({"schema": SCHEMA, **facts, "splits": list(splits)}))
+    return folder
+
+
+@contextmanager
+def read_folder(folder: Path) -> Iterator[tuple[dict[str, Samples], dict[str, Any]]]:
+    """The splits, their arrays memory-mapped, and the facts; an error while they are used names the folder."""
+    if not kind_of(folder / FACTS):
+        raise UserError(f"{folder} holds no federation", fix=f"expected {FACTS} there, as written by Federation.save")
+    raw = content(folder / FACTS)
+    try:
+        facts = json.loads(raw)
+        yield {s: Samples(*(_array(folder, f"{s}.{part}.npy") for part in PARTS)) for s in facts["splits"]}, facts
+    except UserError:
+        raise
+    except Exception as error:  # a damaged file may fail in any way: missing keys, other types, other shapes
+        raise UserError(
+            f"{folder} is no federation that can be read: {type(error).__name__} {error}", fix="save it again"
+        ) from None
+
+
+def _array(folder: Path, name: str) -> np.ndarray:
+    try:
+        return np.load(folder / name, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{folder} lacks a part: {error}") from None

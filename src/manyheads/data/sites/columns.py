@@ -1,0 +1,108 @@
+"""How the columns of the sites' tables become a model's inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from manyheads.core.errors import UserError
+from manyheads.core.settings import settings
+from manyheads.data.sites.moments import Moments
+
+__all__ = ["Columns"]
+
+
+@settings
+class Columns:
+    """What the columns of the sites' tables became.
+
+    Numbers come first, ``(x - mean) / deviation`` unless scaling is none, missing ones being the mean; then an input for
+    every known value of every category, 1 or 0. A missing or unknown category is all zeros.
+    """
+
+    label: str
+    """the label column"""
+    numbers: tuple[str, ...] = ()
+    """columns of numbers"""
+    mean: tuple[float, ...] = ()
+    """of each of them: of all sites, or of the one site that this is for"""
+    deviation: tuple[float, ...] = ()
+    """likewise, the standard deviation"""
+    categories: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """columns of categories, and the values that training rows have"""
+    dropped: tuple[str, ...] = ()
+    """columns that do not vary in the training samples"""
+    ignored: tuple[str, ...] = ()
+    """columns that are left out of any table: those that were asked for, and the one that names the client"""
+    scaling: Literal["client", "federated", "none"] = "client"
+    """whose training samples give mean and deviation"""
+    missing: Literal["mean", "error"] = "mean"
+    """whether values may be missing"""
+    target: tuple[float, float] = (0.0, 1.0)
+    """mean and standard deviation by which the targets of a regression are scaled"""
+
+    def __post_init__(self) -> None:
+        if not len(self.numbers) == len(self.mean) == len(self.deviation):
+            raise UserError("every column of numbers needs a mean and a deviation", where="numbers")
+        if not all(d > 0 for d in (*self.deviation, self.target[1])):
+            raise UserError("not above 0", where="deviation")
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the inputs: a column's name, or column=category."""
+        return self.numbers + tuple(f"{c}={v}" for c, values in self.categories.items() for v in values)
+
+    @classmethod
+    def learnt(
+        cls,
+        tables: Sequence[Mapping[str, np.ndarray]],
+        train: Sequence[np.ndarray],
+        numbers: Sequence[str],
+        categories: Sequence[str],
+        **how: Any,
+    ) -> Columns:
+        """From the training rows of all sites, by statistics that they may share; ``how`` are the other fields."""
+        shared = Moments.merged([Moments.of(_stacked(t, numbers)[rows]) for t, rows in zip(tables, train, strict=True)])
+        varies = shared.low < shared.high
+        seen = {c: {v for t, rows in zip(tables, train, strict=True) for v in t[c][rows]} for c in categories}
+        kept = {c: tuple(sorted(values - {None})) for c, values in seen.items() if len(values) > 1}
+        constant = [n for n, v in zip(numbers, varies, strict=True) if not v]
+        return cls(
+            numbers=tuple(n for n, v in zip(numbers, varies, strict=True) if v),
+            mean=tuple(shared.mean[varies].tolist()),
+            deviation=tuple(shared.deviation[varies].tolist()),
+            categories=kept,
+            dropped=tuple(constant + [c for c in categories if c not in kept]),
+            **how,
+        )
+
+    def of_site(self, table: Mapping[str, np.ndarray], rows: np.ndarray) -> Columns:
+        """For one site: by its own training rows if that is the scaling, or as for all where these do not vary.
+
+        A column that is constant within a site (the age of its one patient) tells it from the others: scaled by itself it
+        would be 0 everywhere.
+        """
+        if self.scaling == "federated":
+            return self
+        own = Moments.of(_stacked(table, self.numbers)[rows])
+        used = own.varies if self.scaling == "client" else own.count > 0
+        mean, deviation = np.where(used, own.mean, self.mean), np.where(used, own.deviation, self.deviation)
+        return replace(self, mean=tuple(mean.tolist()), deviation=tuple(deviation.tolist()))
+
+    def inputs(self, table: Mapping[str, np.ndarray]) -> np.ndarray:
+        """The inputs of all rows of a table, [rows, features]."""
+        x = _stacked(table, self.numbers)
+        x = np.where(np.isnan(x), self.mean, x)
+        if self.scaling != "none":
+            x = (x - self.mean) / self.deviation
+        hot = [table[c][:, None] == np.array(values, object) for c, values in self.categories.items()]
+        return np.concatenate([x, *hot], axis=1).astype(np.float32)
+
+
+def _stacked(table: Mapping[str, np.ndarray], names: Sequence[str]) -> np.ndarray:
+    rows = len(next(iter(table.values())))
+    return np.stack([table[n] for n in names], axis=1) if names else np.empty((rows, 0))

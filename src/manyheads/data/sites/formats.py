@@ -1,0 +1,163 @@
+"""The columns of a file, as its format has them: CSV, Parquet or NPZ."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import zipfile
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from manyheads.core.words import quoted
+from manyheads.data.content import check_size, unpacked
+from manyheads.data.sites.problems import Unreadable, and_more
+from manyheads.data.sites.values import like_values
+
+__all__ = ["load_npz", "read_csv", "read_npz", "read_parquet"]
+
+MOST_COLUMNS = 100_000
+
+
+def read_csv(path: Path) -> dict[str, Any]:
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+
+    content = unpacked(path)
+    if not content.endswith((b"\n", b"\r")):
+        content += b"\n"
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        row = content.count(b"\n", 0, error.start)
+        raise Unreadable("is not text in UTF-8", "save it as CSV with the encoding UTF-8", row or None) from None
+    names, delimiter, lines = _header(text)
+    if not names:
+        return {}
+    check_size(8 * sum(text.count(end) for end in (delimiter, "\n", "\r")))
+
+    uneven: list[Any] = []
+
+    def note(row: Any) -> str:
+        uneven.append(row)
+        return "skip"
+
+    places = [str(i) for i in range(len(names))]
+    table = arrow_csv.read_csv(
+        pa.BufferReader(content),
+        # one thread: only then does the reader know the number of a row that does not fit; one block: a row fits into it
+        arrow_csv.ReadOptions(
+            column_names=places, skip_rows=lines, use_threads=False, block_size=min(len(content) + 1, 2**31 - 1)
+        ),
+        arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=note),
+        arrow_csv.ConvertOptions(column_types=dict.fromkeys(places, pa.string())),
+    )
+    if uneven:
+        raise Unreadable(
+            f"has {uneven[0].actual_columns} values where the header has {len(names)}{and_more(uneven)}",
+            "complete the row, or put quotes around a value that holds the delimiter",
+            uneven[0].number - lines,  # the reader counts the header
+        )
+    return dict(zip(names, table.columns, strict=True))
+
+
+def _header(text: str) -> tuple[list[str], str, int]:
+    """The names of the columns, the delimiter, and the lines they take up, empty ones before them included."""
+    first = next((line for line in io.StringIO(text, newline="") if line.strip()), "")
+    delimiter = max(",;\t", key=first.count)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    try:
+        names = next((row for row in reader if "".join(row).strip()), [])
+    except csv.Error as error:
+        raise Unreadable(
+            f"the header cannot be read: {error}", "write the columns' names into the first line"
+        ) from None
+    names = [name.strip() for name in names]
+    _check_names(names, "the first line")
+    return names, delimiter, reader.line_num
+
+
+def read_parquet(path: Path) -> dict[str, Any]:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(str(path)) as file:
+        names = file.schema_arrow.names
+        _check_names(names)
+        check_size(8 * file.metadata.num_rows * len(names))
+        batches, size = [], 0
+        for batch in file.iter_batches(batch_size=4096):
+            batches.append(batch)
+            check_size(size := size + batch.nbytes)
+        table = pa.Table.from_batches(batches, file.schema_arrow)
+    return dict(zip(names, table.columns, strict=True))
+
+
+def load_npz(path: Path, needed: Sequence[str]) -> dict[str, np.ndarray]:
+    fix = "save plain arrays of numbers or text: np.savez(file, x=x, y=y)"
+    arrays = {}
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = [m for m in archive.infolist() if m.filename.endswith(".npy")]
+            check_size(sum(m.file_size for m in members))
+            for member in members:
+                with archive.open(member) as file:
+                    arrays[member.filename.removesuffix(".npy")] = _read_npy(file, member.file_size)
+    except OSError:
+        raise
+    except (
+        Exception
+    ):  # a broken archive or header may fail in any way, and numpy's own words advise to load it unsafely
+        raise Unreadable("is no NPZ file, or holds Python objects", fix) from None
+    if not arrays.keys() >= set(needed):
+        raise Unreadable(
+            f"holds the arrays {quoted(*arrays) or 'none'}", "save x (a row a sample) and y: np.savez(file, x=x, y=y)"
+        )
+    return arrays
+
+
+def _read_npy(file: IO[bytes], size: int) -> np.ndarray:
+    """An array of as many bytes as its header says, which is asked first: it could claim any number of them."""
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, columns_first, dtype = read(file)
+    if dtype.hasobject or file.tell() + math.prod(shape) * dtype.itemsize != size:
+        raise ValueError("objects, or another size than its header says")
+    flat = np.frombuffer(file.read(), dtype)
+    array = flat.reshape(shape, order="F" if columns_first else "C")
+    return array.astype(dtype.newbyteorder("="))
+
+
+def read_npz(path: Path, labelled: bool) -> dict[str, Any]:
+    arrays = load_npz(path, ("x", "y") if labelled else ("x",))
+    x = arrays.pop("x")
+    x = x[:, None] if x.ndim == 1 else x
+    if x.ndim != 2:
+        raise Unreadable(f"x has {x.ndim} dimensions", "x needs 2, a row a sample: x.reshape(len(x), -1)")
+    for name, array in arrays.items():
+        if array.shape != (len(x),):
+            raise Unreadable(
+                f"{name} has the shape {array.shape}", f"it needs one value for each of {len(x)} rows of x"
+            )
+    if x.shape[1] > MOST_COLUMNS:
+        raise Unreadable(f"x has {x.shape[1]} columns", f"at most {MOST_COLUMNS} are read")
+    _check_names([*(f"x{i}" for i in range(x.shape[1])), *arrays])
+    return {f"x{i}": x[:, i] for i in range(x.shape[1])} | arrays
+
+
+def _check_names(names: Sequence[str], place: str = "") -> None:
+    """Of a table whose names stand in the first line, which may hold values instead, that line is the ``place``."""
+    if len(names) > MOST_COLUMNS:
+        raise Unreadable(f"has {len(names)} columns", f"at most {MOST_COLUMNS} are read")
+    values = f"; {place} seems to hold values, not names" if place and like_values(names) else ""
+    for number, name in enumerate(names, 1):
+        if not name:
+            fix = "name it; pandas writes such a column unless told to_csv(..., index=False)"
+            raise Unreadable(f"column {number} has no name{values}", fix)
+    double = [n for n, count in Counter(names).items() if count > 1]
+    if double:
+        raise Unreadable(f"two columns have this name{values}", "rename one of them", column=double[0])

@@ -1,0 +1,63 @@
+"""Means and deviations of columns over all clients, from statistics that the clients share instead of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Moments"]
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Statistics of columns that clients may share: from theirs follow those of all, without any row (Chan et al. 1979).
+
+    Squares are about the mean: plain sums of squares would lose all digits of a column such as a date in seconds.
+    """
+
+    count: np.ndarray
+    mean: np.ndarray
+    squares: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+    @classmethod
+    def of(cls, x: np.ndarray) -> Moments:
+        """Of the values that are not missing."""
+        known = ~np.isnan(x)
+        count = known.sum(axis=0)
+        mean = np.where(known, x, 0).sum(axis=0) / np.maximum(count, 1)
+        squares = np.where(known, (x - mean) ** 2, 0).sum(axis=0)
+        low, high = (pick.reduce(np.where(known, x, at), axis=0, initial=at) for pick, at in _ENDS)
+        return cls(count, mean, squares, low, high)
+
+    @classmethod
+    def merged(cls, all_: Sequence[Moments]) -> Moments:
+        count, mean, squares, low, high = (
+            np.stack([getattr(m, part) for m in all_]) for part in ("count", "mean", "squares", "low", "high")
+        )
+        total = count.sum(axis=0)
+        middle = (count * mean).sum(axis=0) / np.maximum(total, 1)
+        return cls(
+            total, middle, (squares + count * (mean - middle) ** 2).sum(axis=0), low.min(axis=0), high.max(axis=0)
+        )
+
+    @property
+    def varies(self) -> np.ndarray:
+        """Whether the values differ by more than rounding."""
+        return self._std > 1e-12 * np.abs(self.mean)
+
+    @property
+    def deviation(self) -> np.ndarray:
+        """Standard deviations; 1 for a column that does not vary."""
+        return np.where(self.varies, self._std, 1.0)
+
+    @property
+    def _std(self) -> np.ndarray:
+        return np.sqrt(self.squares / np.maximum(self.count, 1))
+
+
+_ENDS: tuple[tuple[Any, float], ...] = ((np.minimum, np.inf), (np.maximum, -np.inf))
