@@ -21,18 +21,24 @@ from manyheads.core.contract import Algorithm, Batch, Cohort, Round, Update, Upl
 from manyheads.core.errors import UserError
 from manyheads.core.optim import SGD, FineTune
 from manyheads.core.settings import settings
+from manyheads.core.tasks import TASKS, Task
 from manyheads.core.trees import Params, State, Tree
 from manyheads.data import Federation
 from manyheads.engines.pool import Engine
 from manyheads.experiments import compare
+from manyheads.metrics import METRICS, Metric, Predictions, SampleMetric
 from manyheads.models import Model
+from manyheads.monitors import MONITORS, Monitor
 from manyheads.run import Evaluate, Run, load, personalize, simulate
 
 __all__ = [
     "APFL",
     "DSGD",
     "L2GD",
+    "METRICS",
+    "MONITORS",
     "SGD",
+    "TASKS",
     "Algorithm",
     "Batch",
     "Cohort",
@@ -50,13 +56,18 @@ __all__ = [
     "LGFedAvg",
     "Local",
     "LocalSGD",
+    "Metric",
     "Model",
+    "Monitor",
     "Params",
     "PerFedAvg",
+    "Predictions",
     "Round",
     "Run",
+    "SampleMetric",
     "Scaffold",
     "State",
+    "Task",
     "Tree",
     "Update",
     "Uploads",

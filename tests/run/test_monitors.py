@@ -104,7 +104,7 @@ def test_what_cannot_be_computed_ends_no_run(digits):
 def test_the_true_representation_must_be_known(digits):
     with pytest.raises(UserError, match="the true representation is not known.*linear-tasks"):
         simulate(FedRep(), "mlp", digits, rounds=1, monitor=["principal_angle"])
-    with pytest.raises(UserError, match="bad value"):
+    with pytest.raises(UserError, match="unknown monitor.*did you mean .principal_angle"):
         simulate(FedRep(), "mlp", digits, rounds=1, monitor=["angle"])
 
 

@@ -34,13 +34,12 @@ from manyheads.experiments.results import results
 from manyheads.experiments.study import Progress, Study, Trial, at_work
 from manyheads.models import Model, build_model, model_named
 from manyheads.run import Evaluate, Training
-from manyheads.run.monitors import Monitor
 from manyheads.run.simulate import check
 
 __all__ = ["RESULTS", "Comparison", "compare", "description", "most_rounds", "refuse_unfit", "run_comparison"]
 
 RATES = (0.01, 0.03, 0.1, 0.3)
-MONITORS: tuple[Monitor, ...] = ("cka", "head_diversity", "drift")
+MONITORS: tuple[str, ...] = ("cka", "head_diversity", "drift")
 RESULTS, SETTINGS = "compare.json", "compare.toml"
 POINTS = 10
 """evaluations in a learning curve, at most"""

@@ -1,7 +1,10 @@
 """Measures of results."""
 
+from manyheads.metrics.accuracy import Accuracy
 from manyheads.metrics.fairness import spread
 from manyheads.metrics.heterogeneity import total_variation, wasserstein1
+from manyheads.metrics.loss import Loss
+from manyheads.metrics.metric import METRICS, Measured, Metric, Predictions, SampleMetric, metrics_for
 from manyheads.metrics.representation import (
     LinearCKA,
     class_cosine_similarity,
@@ -11,10 +14,18 @@ from manyheads.metrics.representation import (
 )
 
 __all__ = [
+    "METRICS",
+    "Accuracy",
     "LinearCKA",
+    "Loss",
+    "Measured",
+    "Metric",
+    "Predictions",
+    "SampleMetric",
     "class_cosine_similarity",
     "layer_distances",
     "linear_cka",
+    "metrics_for",
     "principal_angle_distance",
     "spread",
     "total_variation",

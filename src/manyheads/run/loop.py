@@ -23,9 +23,9 @@ from manyheads.engines.evaluation import REPORTED
 from manyheads.engines.pool import Pool, chunked
 from manyheads.engines.workbench import Trained, average
 from manyheads.models import Model
+from manyheads.monitors import Monitors, Seen
 from manyheads.run.directory import RunDirectory
 from manyheads.run.evaluation import Evaluator
-from manyheads.run.monitors import Monitors, Seen
 from manyheads.run.training import Training
 
 __all__ = ["Loop", "sample_cohort"]

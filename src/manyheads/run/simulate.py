@@ -29,10 +29,10 @@ from manyheads.engines.client_data import ClientData
 from manyheads.engines.pool import Engine, Pool
 from manyheads.engines.workbench import LOCAL, Keep, model_of
 from manyheads.models import Model, build_model, model_named
+from manyheads.monitors import Monitors
 from manyheads.run.config import placed
 from manyheads.run.directory import RunDirectory, fixed, read_config
 from manyheads.run.loop import Loop, sample_cohort
-from manyheads.run.monitors import Monitor, Monitors
 from manyheads.run.protocol import Evaluate
 from manyheads.run.result import Run
 from manyheads.run.training import Training
@@ -55,7 +55,7 @@ def simulate(
     weighting: Literal["auto", "samples", "equal"] = "auto",
     finetune: FineTune | None = None,
     evaluate: Evaluate | None = None,
-    monitor: Sequence[Monitor] = (),
+    monitor: Sequence[str] = (),
     engine: Engine | None = None,
     out: str | Path | None = None,
     resume: bool = False,

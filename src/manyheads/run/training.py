@@ -9,7 +9,6 @@ from pydantic import Field
 from manyheads.core.optim import FineTune
 from manyheads.core.settings import settings
 from manyheads.engines.pool import Engine
-from manyheads.run.monitors import Monitor
 from manyheads.run.protocol import Evaluate
 
 __all__ = ["Training"]
@@ -35,7 +34,7 @@ class Training:
     """fine-tuning of the final models, of the clients and of new clients"""
     evaluate: Evaluate = Evaluate()
     """the evaluation protocol"""
-    monitor: tuple[Monitor, ...] = ()
+    monitor: tuple[str, ...] = ()
     """quantities to record in every round: principal_angle (linear-tasks), cka, head_diversity, drift"""
     engine: Engine = Engine()
     """who does the work"""

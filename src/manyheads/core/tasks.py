@@ -1,0 +1,127 @@
+"""Tasks: what the outputs of a model are compared with, and the loss that training minimises."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from manyheads.core.errors import UserError
+from manyheads.core.registry import Registry
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+__all__ = ["TASKS", "Classification", "ClosedForm", "Regression", "Task", "task_named"]
+
+
+class ClosedForm(ABC):
+    """Derivatives of a loss by its outputs, without autograd. C clients, B samples of a batch, O outputs."""
+
+    @abstractmethod
+    def losses_and_slopes(self, out_CBO: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Every sample's loss, [C, B], and its gradient, [C, B, O]; memory of its own, that may be written to."""
+
+    @abstractmethod
+    def curved(self, out_CBO: Tensor, rate_CBO: Tensor) -> Tensor:
+        """Every sample's Hessian times a rate of change of the outputs, [C, B, O]."""
+
+
+class Task(ABC):
+    """A kind of problem; registered in :data:`TASKS`, it can be the ``task`` of a federation.
+
+    Labels are numbers, as many as a sample has outputs, unless the task has ``classes``. A task without a closed form is
+    differentiated by autograd.
+    """
+
+    name: ClassVar[str]
+    classes: ClassVar[bool] = False
+    """a label is the number of a class, and the class of the largest output is predicted"""
+    metrics: ClassVar[tuple[str, ...]] = ("loss",)
+    """names of what is measured in every evaluation; the first is the score by which methods are compared"""
+    reported: ClassVar[float] = 1.0
+    """what is told as the loss over what is minimised"""
+    closed_form: ClassVar[ClosedForm | None] = None
+
+    @abstractmethod
+    def losses(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """The loss of every sample, [B], from outputs [B, O] (or [B], of a model with a single one) and its labels."""
+
+    def label_type(self, like: Tensor) -> torch.dtype:
+        """The number type of labels, beside a parameter of the model."""
+        import torch
+
+        return torch.int64 if self.classes else like.dtype
+
+    def check_output(self, out: Any, samples: int, outputs: int) -> None:
+        """Refuse what a model gives for so many samples, if it does not fit the labels."""
+        shape = tuple(out.shape) if hasattr(out, "shape") else None
+        if shape == (samples, outputs) or (not self.classes and outputs == 1 and shape == (samples,)):
+            return
+        raise UserError(
+            "the model's output does not fit the labels",
+            given=type(out).__name__ if shape is None else f"outputs of shape {shape[1:]}",
+            allowed=f"({outputs},) for {self.name} with {outputs} {'classes' if self.classes else 'targets'}",
+        )
+
+
+def _check(cls: Any) -> None:
+    if not (isinstance(cls, type) and issubclass(cls, Task)):
+        raise UserError(f"{cls!r} is no Task", fix="derive a class from manyheads.Task")
+    if getattr(cls, "__abstractmethods__", None):
+        raise UserError(f"{cls.__name__} does not say what its loss is", fix="write its method losses")
+
+
+TASKS: Registry[type[Task]] = Registry("task", _check)
+
+
+def task_named(name: str) -> Task:
+    """The task of that name, or at ``package.module:Name``."""
+    return TASKS.find(name, where="task")()
+
+
+class _CrossEntropy(ClosedForm):
+    def losses_and_slopes(self, out_CBO: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        log, right = out_CBO.log_softmax(dim=2), labels.unsqueeze(2)
+        loss_CB = -log.gather(2, right).squeeze(2)
+        return loss_CB, log.exp_().scatter_(2, right, -1.0, reduce="add")
+
+    def curved(self, out_CBO: Tensor, rate_CBO: Tensor) -> Tensor:
+        p = out_CBO.softmax(dim=2)
+        return p * (rate_CBO - (p * rate_CBO).sum(dim=2, keepdim=True))
+
+
+class _SquaredError(ClosedForm):
+    def losses_and_slopes(self, out_CBO: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        slope = out_CBO - labels.reshape(out_CBO.shape)
+        return 0.5 * slope.square().sum(dim=2), slope
+
+    def curved(self, out_CBO: Tensor, rate_CBO: Tensor) -> Tensor:
+        return rate_CBO
+
+
+@TASKS.register
+class Classification(Task):
+    """One class a sample; the loss is the cross entropy of the outputs' softmax."""
+
+    name = "classification"
+    classes = True
+    metrics = ("accuracy", "loss")
+    closed_form = _CrossEntropy()
+
+    def losses(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        from torch.nn import functional
+
+        return functional.cross_entropy(outputs, labels, reduction="none")
+
+
+@TASKS.register
+class Regression(Task):
+    """One or several numbers a sample; training takes half the squared error, of which the whole is reported."""
+
+    name = "regression"
+    reported = 2.0
+    closed_form = _SquaredError()
+
+    def losses(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        return 0.5 * (outputs.reshape(len(labels), -1) - labels.reshape(len(labels), -1)).square().sum(dim=1)

@@ -1,0 +1,87 @@
+"""Monitors: quantities of theory along any run, recorded in its history."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from manyheads.core.contract import Algorithm
+from manyheads.core.errors import UserError
+from manyheads.core.quantities import Quantity, quantity_check
+from manyheads.core.registry import Registry
+from manyheads.core.trees import State, Tree
+from manyheads.data import Federation
+from manyheads.models import Model
+
+__all__ = ["MONITORS", "Monitor", "Monitors", "Seen", "leaves"]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A round as a monitor sees it."""
+
+    server: State
+    """after the round"""
+    uploads: State
+    """of the round's clients, with a leading client dimension"""
+    kept: State
+    """what these clients keep, likewise"""
+
+
+class Monitor(Quantity, ABC):
+    """A number after every round; registered in :data:`MONITORS`, it can be named in ``Training.monitor``.
+
+    One that cannot be used with a federation or a model says so when it is made, by a :class:`UserError`.
+    """
+
+    def __init__(self, algorithm: Algorithm, model: Model, federation: Federation, seed: int) -> None:
+        self.algorithm, self.model, self.federation, self.seed = algorithm, model, federation, seed
+
+    @abstractmethod
+    def __call__(self, seen: Seen) -> float | None:
+        """The value after a round; None, or a :class:`UserError`, where it is not defined."""
+
+    def body(self, server: State) -> Tree | None:
+        """The representation that the server holds, if it holds a whole one."""
+        algorithm, params = self.algorithm, self.model.params
+        if "global" in algorithm.models:
+            model = algorithm.global_model(server)
+        else:
+            own = algorithm.init_client(params)
+            if leaves(own, params.body):
+                return None
+            model = algorithm.personal_model(server, own)
+        return model.select(params.body) if model is not None and params.body else None
+
+
+MONITORS: Registry[type[Monitor]] = Registry("monitor", quantity_check(Monitor, "__call__"))
+
+
+class Monitors:
+    """The monitors of a run. A quantity that a method does not have (it shares no body, say) is None."""
+
+    def __init__(
+        self, names: Sequence[str], algorithm: Algorithm, model: Model, federation: Federation, seed: int
+    ) -> None:
+        found = {m.name: m for m in (MONITORS.find(name, where="monitor") for name in names)}
+        self._monitors = [monitor(algorithm, model, federation, seed) for monitor in found.values()]
+
+    def __call__(self, seen: Seen) -> dict[str, float | None]:
+        return {monitor.name: self._value(monitor, seen) for monitor in self._monitors}
+
+    @staticmethod
+    def _value(monitor: Monitor, seen: Seen) -> float | None:
+        try:
+            value = monitor(seen)
+        except UserError:  # undefined here: features that do not vary, a representation of lower rank
+            return None
+        return value if value is not None and math.isfinite(value) else None
+
+
+def leaves(state: State, names: Container[str]) -> dict[str, Tensor]:
+    """Those leaves of a state that are parameters of these names."""
+    return {k: v for k, v in state.flat.items() if k.partition("/")[2] in names}
