@@ -18,7 +18,7 @@ from manyheads.core.settings import build
 from manyheads.data import SOURCES
 from manyheads.data.public.hub import DATASETS, fetch, is_there
 from manyheads.data.sites.reading import Reading
-from manyheads.data.sites.survey import Survey, take
+from manyheads.data.sites.survey import Survey, survey_of
 
 __all__ = ["data_app"]
 
@@ -110,7 +110,7 @@ def check(
 
       manyheads data check all.csv --data.client hospital --data.label outcome --json
     """
-    survey = take(build(Reading, {**flags.get("data", {}), "path": path}, where="data"))
+    survey = survey_of(build(Reading, {**flags.get("data", {}), "path": path}, where="data"))
     if as_json:
         typer.echo(to_json(survey.facts()))
     else:

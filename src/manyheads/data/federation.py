@@ -19,7 +19,7 @@ from manyheads.core.words import printable, quoted
 from manyheads.data.arrays import arrays_of, targets_of
 from manyheads.data.checks import check_split
 from manyheads.data.encoding import Encoding, Scaling, Task
-from manyheads.data.marks import marks_of, of_one_owner
+from manyheads.data.hashes import held_by_one_client, sample_hashes
 from manyheads.data.samples import Samples, split_each
 from manyheads.data.saving import read_folder, write_folder
 from manyheads.data.sites.columns import Columns
@@ -48,23 +48,23 @@ class Federation:
     new: Federation | None = None
     client_names: tuple[str, ...] | None = None
     scaling: Scaling | None = None
-    """of inputs stored as bytes"""
+    """of the pixels, if inputs are stored as bytes"""
     augment: bool = False
     """training images are cropped and mirrored at random"""
     label_names: tuple[str, ...] = ()
     """names of the classes 0, 1, ..., if they have any"""
     columns: Columns | None = None
-    """what the columns of the clients' tables became, if they have tables"""
-    marks: Samples | None = None
-    """of tables, as inputs: what each training sample is known by, since scaled inputs do not tell"""
+    """of tables: how their columns become inputs"""
+    hashes: Samples | None = None
+    """of tables, in place of the inputs: hashes of the training rows before they were scaled"""
     truth: np.ndarray | None = None
-    """of a made-up problem: the representation that all clients share, [dim, rank]"""
+    """of a synthetic problem: the true representation that all clients share, [dim, rank]"""
     doubts: tuple[str, ...] = ()
-    """what was found in the data that can be used, but may not be meant"""
+    """warnings from reading the data: what can be used, but may be a mistake"""
 
     def __post_init__(self) -> None:
         for names in ("client_names", "label_names"):
-            if getattr(self, names):  # shown everywhere from here on
+            if getattr(self, names):  # they are shown in tables, reports and terminals
                 object.__setattr__(self, names, tuple(printable(str(n)) for n in getattr(self, names)))
         object.__setattr__(self, "name", printable(self.name))
         splits = {"train": self.train, "test": self.test, "validation": self.validation}
@@ -115,7 +115,7 @@ class Federation:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What to know before the results are believed: doubts about the data, and clients that are not measured."""
+        """Doubts about the data, and clients with too few samples for a test or validation part."""
         unmeasured = []
         for split, samples in (("test", self.test), ("validation", self.validation)):
             empty = np.flatnonzero(samples.sizes == 0) if samples else np.empty(0, int)
@@ -127,7 +127,7 @@ class Federation:
 
     @property
     def encoding(self) -> Encoding:
-        """How the clients' samples became inputs; that of a later client too."""
+        """How the clients' samples become inputs, to encode those of a later client alike."""
         return Encoding(
             task=self.task,
             outputs=self.outputs,
@@ -141,7 +141,7 @@ class Federation:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of all the data, so that a run is only resumed on what it began with."""
+        """A hash of all the data, so that a run is only resumed on the data it was started with."""
         digest = hashlib.sha256()
         for split in (self.train, self.test, self.validation):
             for array in (split.x, split.y, split.offsets) if split else ():
@@ -151,12 +151,12 @@ class Federation:
         return digest.hexdigest()[:16]
 
     @cached_property
-    def trained(self) -> np.ndarray | None:
-        """Marks of the training samples, those of several clients excepted; None if that cannot be told."""
-        if self.columns is not None and (self.marks is None or len(self.marks.x) != len(self.train.x)):
+    def training_hashes(self) -> np.ndarray | None:
+        """Hashes of the training samples that one client alone has; None for tables without hashes."""
+        if self.columns is not None and (self.hashes is None or len(self.hashes.x) != len(self.train.x)):
             return None
-        marks = marks_of(self.train.x, self.train.y) if self.marks is None else self.marks.x
-        return of_one_owner(marks, np.repeat(np.arange(len(self)), self.train.sizes))
+        hashes = sample_hashes(self.train.x, self.train.y) if self.hashes is None else self.hashes.x
+        return held_by_one_client(hashes, np.repeat(np.arange(len(self)), self.train.sizes))
 
     @classmethod
     def from_clients(
@@ -170,10 +170,10 @@ class Federation:
         client_names: Sequence[str] | None = None,
         seed: int = 0,
     ) -> Federation:
-        """From each client's own samples, of which a part is set aside for its test.
+        """From each client's own samples, a fraction of which is held out as its test data.
 
-        Labels that are text, or whole numbers that do not begin at 0, are classes with these names; whole numbers from 0
-        on are the classes' numbers; other numbers are targets of a regression. ``task`` decides otherwise.
+        The labels decide the task unless ``task`` is given: text, and integers that do not begin at 0, are names of
+        classes; integers from 0 on are class indices; floats are the targets of a regression.
         """
         if not len(clients):
             raise UserError(f"{name}: a federation needs at least one client")
@@ -188,24 +188,25 @@ class Federation:
         return cls(name, train, test, task, outputs, client_names=names, label_names=labels)
 
     def with_validation(self, fraction: float, seed: int) -> Federation:
-        """Set aside a part of each client's training data for choosing settings."""
+        """Move a fraction of each client's training data to its validation data, for choosing settings."""
         if not fraction:
             return self
         by_label = self.columns is not None and self.task == "classification"
-        train, validation, marks = *split_each(self.train, fraction, seed, Purpose.SPLIT, 1, by_label=by_label), None
-        if self.marks is not None:  # as the samples that they are of: labels are theirs
-            marks, _ = split_each(self.marks, fraction, seed, Purpose.SPLIT, 1, by_label=by_label)
+        train, validation = split_each(self.train, fraction, seed, Purpose.SPLIT, 1, by_label=by_label)
+        hashes = None
+        if self.hashes is not None:  # they carry the samples' labels, so they are split as the samples are
+            hashes, _ = split_each(self.hashes, fraction, seed, Purpose.SPLIT, 1, by_label=by_label)
         new = self.new.with_validation(fraction, seed) if self.new else None
-        return replace(self, train=train, validation=validation, new=new, marks=marks)
+        return replace(self, train=train, validation=validation, new=new, hashes=hashes)
 
     def with_new_clients(self, share: float, seed: int) -> Federation:
-        """Keep a share of the clients (a fraction, or a number if 1 or more) out of training, as new clients."""
+        """Hold some clients out of training as new clients: a fraction of all, or a number if ``share`` is 1 or more."""
         count = round(share * len(self)) if share < 1 else int(share)
         if not share:
             return self
         if self.new is not None:
             raise UserError(
-                f"{self.name} comes with its new clients", where="new_clients", given=share, fix="leave it out"
+                f"{self.name} already has new clients", where="new_clients", given=share, fix="leave it out"
             )
         if not 1 <= count < len(self):
             raise UserError(
@@ -226,13 +227,13 @@ class Federation:
             train=pick(self.train),
             test=pick(self.test),
             validation=pick(self.validation) if self.validation else None,
-            marks=pick(self.marks) if self.marks else None,
+            hashes=pick(self.hashes) if self.hashes else None,
             client_names=names,
         )
 
     def save(self, folder: str | Path) -> Path:
         """Write the arrays to a folder from which :meth:`load` maps them into memory."""
-        splits = {n: s for n in ("train", "test", "validation", "marks") if (s := getattr(self, n)) is not None}
+        splits = {"train": self.train, "test": self.test, "validation": self.validation, "marks": self.hashes}
         if self.new is not None:
             self.new.save(Path(folder) / "new")
         facts = {
@@ -248,7 +249,7 @@ class Federation:
             "truth": self.truth.tolist() if self.truth is not None else None,
             "doubts": self.doubts,
         }
-        return write_folder(Path(folder), splits, facts)
+        return write_folder(Path(folder), {n: s for n, s in splits.items() if s is not None}, facts)
 
     @classmethod
     def load(cls, folder: str | Path) -> Federation:

@@ -16,7 +16,7 @@ from manyheads.core.randomness import Purpose, generator
 from manyheads.core.settings import as_dict, build
 from manyheads.core.trees import Tree
 from manyheads.data import Encoding, Samples
-from manyheads.data.marks import marks_of
+from manyheads.data.hashes import sample_hashes
 from manyheads.data.sites.new_site import NewSite, new_site, read_new_site
 from manyheads.engines.client_data import ClientData
 from manyheads.engines.cohort import LocalCohort, fine_tuned
@@ -209,7 +209,7 @@ class _Newcomer:
 def _seen(run: Run, site: NewSite, y: np.ndarray, encoding: Encoding) -> np.ndarray | None:
     """Which of the samples the run was trained on; None if that cannot be told."""
     trained = run.directory.trained()
-    return None if trained is None else np.isin(marks_of(site.samples, y, encoding.columns), trained)
+    return None if trained is None else np.isin(sample_hashes(site.samples, y, encoding.columns), trained)
 
 
 def _split(

@@ -128,7 +128,7 @@ def run_training(
             server, history = directory.restore(server, store, say)
             _go_on(directory, history, config)
         directory.write_data(federation.encoding, federation.warnings)
-        directory.write_trained(federation.trained)
+        directory.write_trained(federation.training_hashes)
         loop = Loop(algorithm, model, federation, training, directory, store, server, history, len(history))
         keep = Keep(local=training.evaluate.model == "local", each=algorithm.reads_each or bool(training.monitor))
         with Pool(training.engine, algorithm, model, federation, keep) as pool:

@@ -80,16 +80,16 @@ def test_categories_are_one_hot_and_labels_keep_their_names(tmp_path):
     text = "size,color,label\n" + "".join(
         f"{i},{'red' if i % 2 else 'blue'},{'yes' if i < 5 else 'no'}\n" for i in range(10)
     )
-    made = Sites(path=str(sites(tmp_path, a__csv=text, b__csv=text))).prepare(0)
-    assert made.features == ("size", "color=blue", "color=red")
-    assert made.labels == ("no", "yes")
-    assert made.federation.outputs == 2
-    assert (made.federation.train.x[:, 1:].sum(axis=1) == 1).all()
+    made = Sites(path=str(sites(tmp_path, a__csv=text, b__csv=text))).federation(0)
+    assert made.columns.features == ("size", "color=blue", "color=red")
+    assert made.label_names == ("no", "yes")
+    assert made.outputs == 2
+    assert (made.train.x[:, 1:].sum(axis=1) == 1).all()
 
 
 def test_labels_that_are_numbers_are_in_their_order(tmp_path):
     text = "a,label\n" + "".join(f"{i},{(2, 10, 9)[i % 3]}\n" for i in range(9))
-    assert Sites(path=str(sites(tmp_path, a__csv=text))).prepare(0).labels == ("2", "9", "10")
+    assert Sites(path=str(sites(tmp_path, a__csv=text))).federation(0).label_names == ("2", "9", "10")
 
 
 def test_a_category_seen_only_in_test_rows_is_all_zeros(tmp_path):
@@ -98,9 +98,9 @@ def test_a_category_seen_only_in_test_rows_is_all_zeros(tmp_path):
         names = ["u", "v"] * 10
         names[7] = "rare"
         rows = "\n".join(f"{v},{c},{k}" for v, c, k in zip(rng.normal(size=20), names, [0, 1] * 10, strict=True))
-        made = Sites(path=str(sites(tmp_path, a__csv=f"a,c,label\n{rows}"))).prepare(seed)
-        if "c=rare" not in made.features:
-            assert sorted(made.federation.test.x[:, 1:].sum(axis=1))[:2] == [0, 1]
+        made = Sites(path=str(sites(tmp_path, a__csv=f"a,c,label\n{rows}"))).federation(seed)
+        if "c=rare" not in made.columns.features:
+            assert sorted(made.test.x[:, 1:].sum(axis=1))[:2] == [0, 1]
             return
     pytest.fail("the rare row was never among the test rows")
 
@@ -162,20 +162,20 @@ def test_columns_that_never_vary_are_dropped_and_told(tmp_path):
     text = "a,same,word,label\n" + "".join(f"{i},7,x,{i % 2}\n" for i in range(10))
     folder = sites(tmp_path, a__csv=text, b__csv=text)
     assert check_sites(folder).constant == ("same", "word")
-    made = Sites(path=str(folder)).prepare(0)
-    assert made.features == ("a",)
-    assert made.dropped == ("same", "word")
+    made = Sites(path=str(folder)).federation(0)
+    assert made.columns.features == ("a",)
+    assert made.columns.dropped == ("same", "word")
 
 
 def test_a_regression_is_told_from_its_numbers(tmp_path):
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "a.npz", x=rng.normal(size=(20, 2)), y=rng.normal(100, 5, 20))
-    made = Sites(path=str(tmp_path)).prepare(0)
-    assert made.federation.task == "regression"
-    assert made.target[0] == pytest.approx(100, abs=5)
-    assert abs(made.federation.train.y.mean()) < 1e-5
+    made = Sites(path=str(tmp_path)).federation(0)
+    assert made.task == "regression"
+    assert made.columns.target[0] == pytest.approx(100, abs=5)
+    assert abs(made.train.y.mean()) < 1e-5
     raw = Sites(path=str(tmp_path), scale_target=False).federation(0)
-    np.testing.assert_allclose(made.federation.test.y * made.target[1] + made.target[0], raw.test.y, rtol=1e-5)
+    np.testing.assert_allclose(made.test.y * made.columns.target[1] + made.columns.target[0], raw.test.y, rtol=1e-5)
     many = "a,label\n" + "".join(f"{i % 7},{i}\n" for i in range(40))
     folder = tmp_path / "whole"
     folder.mkdir()

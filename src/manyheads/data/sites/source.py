@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -13,79 +12,47 @@ from pydantic import Field
 from manyheads.core.errors import UserError
 from manyheads.core.settings import settings
 from manyheads.data.federation import Federation
-from manyheads.data.marks import marks_of
+from manyheads.data.hashes import sample_hashes
 from manyheads.data.samples import Samples, split_each
 from manyheads.data.sites.columns import Columns
 from manyheads.data.sites.moments import Moments
 from manyheads.data.sites.reading import CLIENT_NAMES, Reading
-from manyheads.data.sites.survey import Survey, take
+from manyheads.data.sites.survey import Survey, survey_of
 
-__all__ = ["Prepared", "Sites", "check_sites"]
+__all__ = ["Sites", "check_sites"]
 
 LONGEST_NAME = 60
-"""of a federation: it becomes part of the names of folders"""
+"""of a federation: it becomes part of folder names"""
 
 
 def check_sites(path: str | Path, **reading: Any) -> Survey:
-    """What a user's sites hold and what is wrong with it; ``reading`` as in :class:`Sites`.
+    """What a user's tables hold, and every problem with them; ``reading`` are the fields of :class:`Sites`.
 
     >>> check_sites(tmp_path := __import__("tempfile").mkdtemp()).errors[0].message
     'the folder holds no table'
     """
-    return take(Sites(path=str(path), **reading))
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A federation made of tables, and what its numbers mean."""
-
-    federation: Federation
-    columns: Columns
-
-    @property
-    def features(self) -> tuple[str, ...]:
-        """Of the inputs: a column's name, or column=category."""
-        return self.columns.features
-
-    @property
-    def dropped(self) -> tuple[str, ...]:
-        """Columns that do not vary in the training samples."""
-        return self.columns.dropped
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """Names of the classes 0, 1, ...; empty for a regression."""
-        return self.federation.label_names
-
-    @property
-    def target(self) -> tuple[float, float]:
-        """Mean and standard deviation by which the targets of a regression were scaled."""
-        return self.columns.target
+    return survey_of(Sites(path=str(path), **reading))
 
 
 @settings
 class Sites(Reading):
     """Your own tables: a folder with one CSV, Parquet or NPZ file per client, or one table with a client column.
 
-    What a client's scaling needs comes from its own training samples, or from counts, means and squares that the clients
-    share; raw rows are never pooled, and test rows are never looked at.
+    Columns are scaled by statistics of the training rows: the client's own, or counts, means and sums of squares that the
+    clients share. Rows are never pooled, and test rows are never used.
     """
 
     name: ClassVar[str] = "sites"
     model: ClassVar[str] = "mlp"
     scaling: Literal["client", "federated", "none"] = "client"
-    """of numbers to mean 0 and deviation 1: by each client's own training samples, or by those of all, shared as statistics"""
+    """of numbers to mean 0 and deviation 1: by each client's own training samples, or by statistics that all clients share"""
     scale_target: bool = True
-    """of a regression, by federated statistics: a loss of 1 is then that of always predicting the mean"""
+    """scale the target of a regression by shared statistics: a loss of 1 is then that of always predicting the mean"""
     test_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.2
-    """part of each client's samples that is kept for its test"""
+    """fraction of each client's samples that is held out for its test"""
 
     def federation(self, seed: int) -> Federation:
-        return self.prepare(seed).federation
-
-    def prepare(self, seed: int) -> Prepared:
-        """The federation, with the names of its inputs and labels."""
-        survey = take(self)
+        survey = survey_of(self)
         if survey.errors:
             more = f"; {len(survey.errors) - 1} more errors" if len(survey.errors) > 1 else ""
             raise UserError(f"{survey.errors[0]}{more}; see all: manyheads data check {self.path}")
@@ -103,8 +70,8 @@ class Sites(Reading):
         own, aside = (
             Samples.of([(x[r], y[r]) for x, y, r in zip(inputs, targets, part, strict=True)]) for part in (train, test)
         )
-        marks = [marks_of(site.columns, y, columns) for site, y in zip(survey.sites, targets, strict=True)]
-        federation = Federation(
+        hashes = [sample_hashes(site.columns, y, columns) for site, y in zip(survey.sites, targets, strict=True)]
+        return Federation(
             Path(self.path).resolve().name.split(".")[0][:LONGEST_NAME],
             own,
             aside,
@@ -114,12 +81,11 @@ class Sites(Reading):
             label_names=survey.labels,
             columns=columns,
             doubts=tuple(str(p) for p in survey.problems),
-            marks=Samples.of([(m[r], y[r]) for m, y, r in zip(marks, targets, train, strict=True)]),
+            hashes=Samples.of([(h[r], y[r]) for h, y, r in zip(hashes, targets, train, strict=True)]),
         )
-        return Prepared(federation, columns)
 
     def _columns(self, survey: Survey, train: Sequence[np.ndarray]) -> Columns:
-        """What the sites' training rows tell about the columns."""
+        """How the columns become inputs, from statistics of the training rows."""
         tables = [site.columns for site in survey.sites]
         owner = (self.client,) if self.client else CLIENT_NAMES
         return Columns.learnt(

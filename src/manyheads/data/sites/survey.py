@@ -20,7 +20,7 @@ from manyheads.data.sites.problems import Problem
 from manyheads.data.sites.reading import Reading, Site, read_sites
 from manyheads.data.sites.values import as_numbers, as_text, is_missing, ordered
 
-__all__ = ["Survey", "take"]
+__all__ = ["Survey", "survey_of"]
 
 FEW_LABELS = 30
 """whole numbers with more distinct values than this are taken for a quantity, not for classes"""
@@ -89,8 +89,8 @@ class Survey:
         return facts
 
 
-def take(reading: Reading) -> Survey:
-    """Read all sites and look them through."""
+def survey_of(reading: Reading) -> Survey:
+    """Read all sites and check them."""
     sites, label, problems = read_sites(reading)
     if not sites:
         return Survey(reading.path, tuple(problems))
