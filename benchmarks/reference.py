@@ -26,7 +26,7 @@ from torch import nn
 
 import manyheads as mh
 import manyheads.algorithms
-from manyheads.core.contract import REGISTRY
+from manyheads.core.contract import ALGORITHMS
 from manyheads.core.machine import machine_facts
 from manyheads.core.randomness import Purpose, torch_seeded
 from manyheads.data import Classes, Digits, Federation, LinearTasks, federate
@@ -73,7 +73,7 @@ def main() -> None:
 def cases() -> Iterator[tuple[str, Callable[[], str]]]:
     """Name and what gives the checksum, each a few seconds."""
     digits = federate(Digits().pool(seed=0), Classes(3), clients=12, seed=0).with_new_clients(2, seed=0)
-    for name, algorithm in sorted(REGISTRY.items()):
+    for name, algorithm in sorted(ALGORITHMS.items()):
         if name == "fedrep-linear":
             continue
         for mode in ("auto", "loop", "stacked"):
@@ -82,7 +82,7 @@ def cases() -> Iterator[tuple[str, Callable[[], str]]]:
     linear = LinearTasks(clients=20, dim=10, rank=2, samples=30).federation(seed=0)
     for name in ("fedrep-linear", "fedavg", "dsgd", "perfedavg"):
         monitor = ("principal_angle",)
-        yield f"linear, {name}", _run(REGISTRY[name](), "linear", linear, monitor=monitor)
+        yield f"linear, {name}", _run(ALGORITHMS[name](), "linear", linear, monitor=monitor)
     images = _reshaped(digits, (1, 8, 8))
     nets = {
         "cnn": _seeded(_cnn, head="6"),

@@ -14,7 +14,7 @@ from manyheads import SGD, Engine, Evaluate, FedAvg, FedRep, FedRepLinear, Model
 from manyheads.core.contract import Algorithm
 from manyheads.core.randomness import Purpose, torch_seeded
 from manyheads.data import Federation, LinearTasks, Samples
-from manyheads.models import LinearRepresentation, ReluNet, build_model, model_named
+from manyheads.models import MODELS, LinearRepresentation, ReluNet, build_model
 from manyheads.models.lstm import TokenReader
 from manyheads.run.training import Training
 
@@ -81,7 +81,7 @@ def tokens(clients: int, samples: int, length: int = 25, vocabulary: int = 10_00
 
 
 def named(name: str, shape: tuple[int, ...], outputs: int = 10, **settings: Any) -> Callable[[], Model]:
-    return lambda: build_model(model_named(name)(**settings), shape, outputs, seed=0)
+    return lambda: build_model(MODELS.find(name)(**settings), shape, outputs, seed=0)
 
 
 def sent140() -> Model:

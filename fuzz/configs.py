@@ -50,7 +50,7 @@ class Configs:
 
 def _sound(rng: Random, comparing: bool) -> dict[str, Any]:
     """A small configuration with every setting spelled out."""
-    from manyheads.core.contract import REGISTRY
+    from manyheads.core.contract import ALGORITHMS
     from manyheads.core.settings import as_dict
     from manyheads.data import SOURCES
     from manyheads.data.partitions.partitioners import PARTITIONERS
@@ -71,12 +71,12 @@ def _sound(rng: Random, comparing: bool) -> dict[str, Any]:
         for key in ("algorithm", "evaluate", "validation", "new_clients", "new_data"):
             del table[key]
         table["compare"] = as_dict(Comparison()) | {
-            "methods": ["fedavg", rng.choice([*REGISTRY])],
+            "methods": ["fedavg", rng.choice([*ALGORITHMS])],
             "seeds": 1,
             "rates": [0.1],
         }
     else:
-        table["algorithm"] = _filled(rng.choice([*REGISTRY.values()]))
+        table["algorithm"] = _filled(rng.choice([*ALGORITHMS.values()]))
     return table
 
 

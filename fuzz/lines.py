@@ -66,7 +66,7 @@ class Lines:
         return Case(what[:2000], "broken" if wrong else outcome, wrong, ended.out[-2000:] + ended.err)
 
     def _line(self, rng: Random) -> list[str]:
-        from manyheads.core.contract import REGISTRY
+        from manyheads.core.contract import ALGORITHMS
         from manyheads.data import SOURCES
         from manyheads.models import MODELS
         from manyheads.theory import PAPERS
@@ -82,7 +82,7 @@ class Lines:
             if path[0] != "data" and rng.random() < 0.5:
                 named += ["--model", rng.choice([*MODELS])]
             if path[0] == "run":
-                named += ["--algorithm", rng.choice([*REGISTRY])]
+                named += ["--algorithm", rng.choice([*ALGORITHMS])]
         if path[0] == "theory":
             named = [rng.choice([*PAPERS])]
         options, arguments = _parameters(path, named)

@@ -15,14 +15,14 @@ from quadratic import DIM, Quadratic, model, problem
 
 import manyheads as mh
 from manyheads import SGD, Engine, Evaluate, FineTune, Model, State, simulate
-from manyheads.core.contract import REGISTRY, Round
+from manyheads.core.contract import ALGORITHMS, Round
 from manyheads.core.settings import as_dict, build
 from manyheads.data import LinearTasks
 from manyheads.engines.client_data import ClientData
 from manyheads.engines.cohort import LocalCohort
 from manyheads.models import LinearRepresentation, build_model
 
-NAMES = sorted(REGISTRY)
+NAMES = sorted(ALGORITHMS)
 TAU, LR = 5, 0.2
 PLAIN = SGD(lr=LR, momentum=0.0)
 FULL = {"batch": 0, "steps": TAU, "sgd": PLAIN}
@@ -33,7 +33,7 @@ def fits(name: str) -> dict:
     if name == "fedrep-linear":
         tasks = LinearTasks(clients=12, dim=6, rank=2, samples=15)
         return {"algorithm": mh.FedRepLinear(eta=0.3), "model": "linear", "federation": tasks.federation(seed=0)}
-    return {"algorithm": REGISTRY[name](), "model": small_net(), "federation": ragged()}
+    return {"algorithm": ALGORITHMS[name](), "model": small_net(), "federation": ragged()}
 
 
 # -- the known answer --------------------------------------------------------------------------------------------------
@@ -290,7 +290,7 @@ def test_outcomes_are_those_of_the_models_that_the_protocol_names(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_settings_survive_json_and_toml(name):
-    cls = REGISTRY[name]
+    cls = ALGORITHMS[name]
     changed = {}
     for field in dataclasses.fields(cls):
         value = getattr(cls(), field.name)
@@ -310,7 +310,7 @@ def test_settings_survive_json_and_toml(name):
 def test_declares_its_facts_and_has_an_example_and_a_page(name):
     from pathlib import Path
 
-    cls = REGISTRY[name]
+    cls = ALGORITHMS[name]
     assert cls.paper
     assert cls.travels
     assert cls.stays

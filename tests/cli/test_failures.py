@@ -29,7 +29,7 @@ def broken(monkeypatch, tmp_path):
     def fail(*_: object) -> None:
         raise ZeroDivisionError("division\nby zero")
 
-    monkeypatch.setattr("manyheads.cli.algorithms.algorithm_named", fail)
+    monkeypatch.setattr("manyheads.cli.algorithms.ALGORITHMS.imported", fail)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     return ["algorithms", "fed avg"]
 
@@ -81,7 +81,7 @@ def test_what_the_machine_refuses_is_no_bug(error, words):
 
 
 def test_memory_that_is_not_there(capsys, monkeypatch):
-    monkeypatch.setattr("manyheads.cli.algorithms.algorithm_named", lambda _: torch.empty(2**60))
+    monkeypatch.setattr("manyheads.cli.algorithms.ALGORITHMS.imported", lambda _: torch.empty(2**60))
     assert "out of memory" in error_of(capsys, "algorithms", "fedavg")
 
 

@@ -9,15 +9,15 @@ import pytest
 import tomli_w
 
 from manyheads import SGD, FedRep, UserError, settings
-from manyheads.core.contract import REGISTRY
+from manyheads.core.contract import ALGORITHMS
 from manyheads.core.settings import as_dict, build, walk
 from manyheads.data import PARTITIONERS, SOURCES, Mixture
 from manyheads.models import MLP, MODELS
 from manyheads.run.config import Config
 from manyheads.run.training import Training
 
-ALGORITHMS = [pytest.param(cls, id=name) for name, cls in REGISTRY.items()]
-ALL = [*ALGORITHMS, *(pytest.param(c, id=c.__name__) for c in (Config, Training, *MODELS.values(), *SOURCES.values(), *PARTITIONERS.values()))]  # fmt: skip
+METHODS = [pytest.param(cls, id=name) for name, cls in ALGORITHMS.items()]
+ALL = [*METHODS, *(pytest.param(c, id=c.__name__) for c in (Config, Training, *MODELS.values(), *SOURCES.values(), *PARTITIONERS.values()))]  # fmt: skip
 
 
 def other_value(setting):
@@ -101,7 +101,7 @@ def test_settings_are_frozen_and_replace_checks_again():
         dataclasses.replace(SGD(), lr=-1.0)
 
 
-@pytest.mark.parametrize("cls", ALGORITHMS)
+@pytest.mark.parametrize("cls", METHODS)
 def test_every_algorithm_is_the_same_after_a_trip_through_plain_values_and_toml(cls):
     made = list(variants(cls))
     assert all(a != made[0] for a in made[1:])
@@ -126,7 +126,7 @@ def test_every_field_is_documented(cls):
     assert undocumented == []
 
 
-@pytest.mark.parametrize("cls", [*ALGORITHMS, Config, Training])
+@pytest.mark.parametrize("cls", [*METHODS, Config, Training])
 def test_walk_tells_every_leaf_with_the_default_that_construction_gives(cls):
     plain = as_dict(cls())
     for setting in walk(cls):

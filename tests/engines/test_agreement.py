@@ -32,14 +32,14 @@ from manyheads import (
     Tree,
     simulate,
 )
-from manyheads.core.contract import REGISTRY
+from manyheads.core.contract import ALGORITHMS
 from manyheads.core.randomness import Purpose, torch_seeded
 from manyheads.data import LinearTasks
 from manyheads.models import LinearRepresentation, ReluNet
 from manyheads.run.training import Training
 
 OPT = SGD(lr=0.05, momentum=0.5, weight_decay=1e-3)
-ALGORITHMS = [
+METHODS = [
     FedAvg(epochs=2, batch=5, sgd=OPT),
     FedAvg(steps=3, batch=4, sgd=SGD(lr=0.1, momentum=0.0)),
     FedAvg(steps=2, batch=0, sgd=OPT),
@@ -75,7 +75,7 @@ ROUNDS = 4
 
 
 def test_every_method_is_here():
-    assert {a.name for a in (*ALGORITHMS, *LINEAR)} == REGISTRY.keys()
+    assert {a.name for a in (*METHODS, *LINEAR)} == ALGORITHMS.keys()
 
 
 NET, FEDERATION = small_net(), ragged()
@@ -120,7 +120,7 @@ def _pairs(value, wanted):
 
 
 @pytest.mark.parametrize("mode", ["loop", "stacked", "auto"])
-@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=str)
+@pytest.mark.parametrize("algorithm", METHODS, ids=str)
 def test_equals_the_plain_loop(algorithm, mode):
     agrees(algorithm, NET, "4", FEDERATION, mode)
 
@@ -220,7 +220,7 @@ def test_linear_fedrep_equals_the_plain_loop(algorithm, mode):
 
 
 @pytest.mark.usefixtures("divided")
-@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=str)
+@pytest.mark.parametrize("algorithm", METHODS, ids=str)
 def test_workers_change_no_bit(algorithm):
     federation = ragged(sizes=(3, 20, 11, 8, 30, 5, 14, 9, 26, 17, 2, 12))
     sums = {

@@ -8,7 +8,7 @@ from problems import ConvNet, images, ragged, small_net
 from torch import nn
 
 from manyheads import Engine, FedAvg, FedRep, Local, Model, UserError, simulate
-from manyheads.models import MLP, LinearRepresentation, build_model, losses, model_named
+from manyheads.models import MLP, MODELS, LinearRepresentation, build_model, losses
 from manyheads.models.stacked import is_plain, stacked_forward
 
 
@@ -389,7 +389,7 @@ def test_a_named_model_has_the_type_of_the_samples():
 
 def test_an_unknown_model_is_an_error_with_the_nearest_name():
     with pytest.raises(UserError, match=r"unknown model; given 'mpl'; .*did you mean 'mlp'\?"):
-        model_named("mpl")
+        MODELS.find("mpl")
 
 
 def test_a_module_that_is_no_chain_of_layers_trains():

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from manyheads.core.contract import REGISTRY
+from manyheads.core.contract import ALGORITHMS
 from manyheads.core.errors import UserError
 from manyheads.core.sealed import write_json
 from manyheads.report import page, write_report
@@ -327,7 +327,7 @@ def many(facts, sites, methods, classes):
 
 
 def test_many_sites_methods_and_classes_stay_below_three_megabytes(facts):
-    text = page(many(facts, 1200, [*REGISTRY, "fedrep+ft"], 150))
+    text = page(many(facts, 1200, [*ALGORITHMS, "fedrep+ft"], 150))
     assert len(text.encode()) < 3_000_000
     found = Reader(text)
     assert "500 of 1200 sites are shown" in found.words
@@ -396,7 +396,7 @@ def lab(rgb):
 
 
 def test_every_method_has_a_look_of_its_own_for_all_kinds_of_colour_vision():
-    names = [*REGISTRY, *(f"{n}+ft" for n in REGISTRY)]
+    names = [*ALGORITHMS, *(f"{n}+ft" for n in ALGORITHMS)]
     found = looks(names)
     assert len(set(found.values())) == len(names)
     for (a, one), (b, other) in itertools.combinations(found.items(), 2):

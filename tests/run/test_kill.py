@@ -19,7 +19,7 @@ from manyheads import load
 from manyheads.cli import main
 from manyheads.data import Classes, Digits, federate
 from manyheads.engines.pool import chunked
-from manyheads.models import build_model, model_named
+from manyheads.models import MODELS, build_model
 
 ROUNDS = 60
 # nine clients a round: enough work to be divided into chunks, and so to be given to workers
@@ -151,7 +151,7 @@ def kill_in_every_phase(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for the workers in /proc")
 def test_killed_with_its_workers_running(tmp_path):
     """The real command with two workers: kill -9 ends them too, and the resumed run matches one worker's."""
-    federation, model = federate(Digits().pool(seed=0), Classes(3), clients=12, seed=0), model_named("mlp")()
+    federation, model = federate(Digits().pool(seed=0), Classes(3), clients=12, seed=0), MODELS.find("mlp")()
     parameters = build_model(model, federation.sample_shape, federation.outputs, seed=0).params.all.numel
     assert len(chunked(range(9), federation.train.sizes[:9], parameters, "auto")) > 1
     out = tmp_path / "cut"

@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn import functional
 
 import manyheads as mh
-from manyheads.core.contract import REGISTRY
+from manyheads.core.contract import ALGORITHMS
 from manyheads.core.errors import UserError
 from manyheads.core.randomness import Purpose, batch_plan, generator
 from manyheads.core.sealed import write_json
@@ -102,13 +102,13 @@ STARTS = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(REGISTRY))
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
 def test_every_method_has_a_model_for_a_newcomer(name):
     federation, model = FEDERATION, "mlp"
     if name == "fedrep-linear":
         federation = LinearTasks(clients=200, samples=30).federation(0).with_new_clients(1, 0)
         model = "linear"
-    run = mh.simulate(REGISTRY[name](), model, federation, rounds=2)
+    run = mh.simulate(ALGORITHMS[name](), model, federation, rounds=2)
     mine = mh.personalize(run, samples_of(federation.new), curve=[4])
     assert mine.facts["after"]["loss"] < mine.facts["before"]["loss"]
     if name in STARTS:
@@ -323,11 +323,11 @@ def test_frozen_word_vectors_travel_with_the_weights(tmp_path):
     y = np.arange(40) % 2
     x = np.where(rng.random((40, 5)) < 0.8, 2 + y[:, None], 1).astype(np.int64)
     federation = federation_of(x, y, 2)
-    from manyheads.models import build_model, model_named
+    from manyheads.models import MODELS, build_model
     from manyheads.run.simulate import run_training
     from manyheads.run.training import Training
 
-    spec = model_named("lstm")(units=8, vectors=str(tmp_path / "glove.txt"), words=str(tmp_path / "words.txt"))
+    spec = MODELS.find("lstm")(units=8, vectors=str(tmp_path / "glove.txt"), words=str(tmp_path / "words.txt"))
     model = build_model(spec, (5,), 2, 0)
     table = {"data": {"name": "custom"}, "model": {"name": "lstm", **mh.core.settings.as_dict(spec)}}
     run = run_training(mh.FedRep(), model, federation, Training(rounds=1), table, None)

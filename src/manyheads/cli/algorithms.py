@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from manyheads.cli.output import Plain, bold
-from manyheads.core.contract import REGISTRY, Algorithm, algorithm_named
+from manyheads.core.contract import ALGORITHMS, Algorithm
 from manyheads.core.plain import to_json
 from manyheads.core.settings import walk
 
@@ -23,7 +23,7 @@ def algorithms(
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")] = False,
 ) -> None:
     """List the methods: their paper, what travels, what stays, and their settings."""
-    chosen = {name: algorithm_named(name)} if name else dict(sorted(REGISTRY.items()))
+    chosen = {name: ALGORITHMS.imported(name)} if name else ALGORITHMS.usable(Plain(stderr=True).print)
     if as_json:
         typer.echo(to_json({"algorithms": [_facts(cls) for cls in chosen.values()]}))
         return

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.cli.flags import given_name, given_position
-from manyheads.core.contract import algorithm_named
+from manyheads.core.contract import ALGORITHMS
 from manyheads.core.errors import UserError
 from manyheads.core.files import kind_of
 from manyheads.core.optim import FineTune
@@ -15,7 +15,7 @@ from manyheads.core.sealed import read_toml as read_sealed
 from manyheads.data import SOURCES, name_of_path
 from manyheads.data.paths import home
 from manyheads.data.sources import source_named
-from manyheads.models import model_named
+from manyheads.models import MODELS
 from manyheads.run.config import merged, read_toml
 
 __all__ = ["files_of", "refuse_unknown", "resumed", "settled", "with_data"]
@@ -39,7 +39,7 @@ def refuse_unknown(arguments: Sequence[str]) -> None:
     data = given_name(arguments, "--data") or (given_position(arguments) if "compare" in arguments[:1] else None)
     if data and not data.endswith(".toml") and not kind_of(Path(data)):
         source_named(data)
-    for option, find in (("--model", model_named), ("--algorithm", algorithm_named)):
+    for option, find in (("--model", MODELS.imported), ("--algorithm", ALGORITHMS.imported)):
         if name := given_name(arguments, option):
             find(name)
 

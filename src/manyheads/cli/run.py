@@ -19,7 +19,7 @@ from manyheads.cli.output import Plain, bold, warn
 from manyheads.cli.progress import progress
 from manyheads.cli.stops import STOPPED
 from manyheads.core.checkpoint import rounds_on_disk
-from manyheads.core.contract import REGISTRY
+from manyheads.core.contract import ALGORITHMS
 from manyheads.core.errors import UserError
 from manyheads.core.files import kind_of, reserved
 from manyheads.core.plain import to_json
@@ -39,7 +39,7 @@ _SPELLED: dict[tuple[str, ...], str] = {
     ("engine", "device"): "--device",
     ("finetune", "scope"): "--finetune",
 }
-_CHOSEN = {"data": SOURCES, "model": MODELS, "algorithm": REGISTRY}
+_CHOSEN = {"data": SOURCES, "model": MODELS, "algorithm": ALGORITHMS}
 BENEATH = {"engine": {"workers": "0"}}
 """what the command line assumes unless told otherwise: all cores"""
 

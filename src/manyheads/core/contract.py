@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple, Protocol, TypeVar
+from typing import ClassVar, Literal, NamedTuple, Protocol, TypeVar, get_args
 
 import torch
 from torch import Tensor
@@ -25,10 +25,11 @@ from torch import Tensor
 from manyheads.core.errors import UserError, one_of
 from manyheads.core.optim import SGD, FineTune, TorchOptimizer
 from manyheads.core.randomness import Purpose, generator
+from manyheads.core.registry import Registry, check_declared, import_path
 from manyheads.core.trees import Params, State, Tree
 
 __all__ = [
-    "REGISTRY",
+    "ALGORITHMS",
     "Algorithm",
     "Batch",
     "Cohort",
@@ -37,7 +38,6 @@ __all__ = [
     "Step",
     "Update",
     "Uploads",
-    "algorithm_named",
     "check_upload",
     "register",
     "weighted_mean",
@@ -260,21 +260,26 @@ class Algorithm:
         return {"sgd.lr": lr} if hasattr(self, "sgd") else {}
 
 
-REGISTRY: dict[str, type[Algorithm]] = {}
+def _check_algorithm(cls: type[Algorithm]) -> None:
+    check_declared(
+        cls, base=Algorithm, attributes=("paper", "travels", "stays", "models"), methods=("init_server", "local")
+    )
+    gives = {"global": "global_model", "personal": "personal_model"}
+    for kind in cls.models:
+        if kind not in get_args(ModelKind):
+            raise one_of("kind of model", kind, get_args(ModelKind), where=f"models of {import_path(cls)}")
+        if kind in gives and getattr(cls, gives[kind]) is getattr(Algorithm, gives[kind]):
+            raise UserError(f"{import_path(cls)} lacks {gives[kind]}(): its models name {kind!r}")
+
+
+ALGORITHMS: Registry[type[Algorithm]] = Registry("algorithm", _check_algorithm)
 A = TypeVar("A", bound=Algorithm)
 
 
 def register(cls: type[A]) -> type[A]:
-    """Make an algorithm known by its name, to the command line, to TOML files and to the tests."""
-    REGISTRY[cls.name] = cls
+    """Make an algorithm known by its name, to the command line, to TOML files and to :func:`manyheads.load`."""
+    ALGORITHMS.register(cls)
     return cls
-
-
-def algorithm_named(name: str) -> type[Algorithm]:
-    """The registered algorithm of that name."""
-    if name not in REGISTRY:
-        raise one_of("algorithm", name, REGISTRY)
-    return REGISTRY[name]
 
 
 def check_upload(upload: State, expected: State, clients: int) -> None:

@@ -44,7 +44,7 @@ class Diverged(UserError):
     """Training ended in numbers that are not finite."""
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     """What the error of somebody else's code says, in one line; its kind if it says nothing."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.metadata import entry_points
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from types import ModuleType
+from typing import Any, TypeVar
 
 from manyheads.core.errors import UserError, first_line, one_of
 
-__all__ = ["Registry", "import_path"]
+__all__ = ["Registry", "check_declared", "import_path", "is_import_path"]
 
 T = TypeVar("T")
+NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
+"""a name is a word of the command line, a key of a TOML file and part of a folder's name"""
+RESERVED = {"all", "custom"}
+"""words that mean something else where a name is wanted"""
+_IMPORT_PATH = re.compile(r"(?P<module>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*|.+\.py):(?P<name>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*)")
 
 
-class Registry(Generic[T]):
-    """Classes (or objects) of one kind, by their ``name``.
+class Registry(Mapping[str, T]):
+    """Classes of one kind, by their ``name``.
 
-    A package that declares an entry point in the group ``manyheads.<kind>s`` is found by the entry point's name, and
-    anything that can be imported by ``package.module:Name``. ``check`` refuses a thing that lacks what the kind needs.
+    A package that declares an entry point in the ``group`` is found by the entry point's name. ``check`` refuses a thing
+    that lacks what the kind needs.
 
     >>> colours = Registry[type]("colour")
     >>> @colours.register
@@ -30,42 +38,75 @@ class Registry(Generic[T]):
     ('Red', False)
     """
 
-    def __init__(self, kind: str, check: Callable[[Any], None] = lambda thing: None) -> None:
+    def __init__(self, kind: str, check: Callable[[Any], None] = lambda thing: None, group: str | None = None) -> None:
         self.kind, self._check = kind, check
+        self.group = group or f"manyheads.{kind}s"
+        """the group of entry points in which other packages declare such things"""
         self._known: dict[str, T] = {}
 
     def register(self, thing: Any) -> Any:
         """Make a thing known by its name; usable as a decorator. The same class, defined again, takes its own place."""
-        name = getattr(thing, "name", None)
-        if not isinstance(name, str) or not name:
-            raise UserError(f"{import_path(thing)} has no name", where=self.kind, fix="declare one: name = '...'")
+        name, path = getattr(thing, "name", None), import_path(thing)
+        if not isinstance(name, str) or not NAME.fullmatch(name) or name in RESERVED:
+            what = f"{path} has no name" if name is None else f"{path} has a name that cannot be used"
+            allowed = f"letters, digits and . _ -, but not {' or '.join(sorted(RESERVED))}"
+            raise UserError(what, where=self.kind, given=name, allowed=allowed, fix="declare one: name = '...'")
         self._check(thing)
         before = self._known.get(name)
-        if before is not None and import_path(before) != import_path(thing):
+        if before is not None and import_path(before) != path:
             raise UserError(
                 f"there is another {self.kind} of that name: {import_path(before)}",
                 where=self.kind,
                 given=name,
-                fix=f"give {import_path(thing)} another name",
+                fix=f"give {path} another name",
             )
         self._known[name] = thing
         return thing
 
-    def find(self, name: str, where: str | None = None) -> T:
-        """The thing of that name, or the one at ``package.module:Name``."""
-        if ":" in name:
-            return self._imported(name, where)
+    def find(self, name: str, where: str | None = None, path: str | None = None) -> T:
+        """The thing of that name. Nothing is imported but what an installed package declares.
+
+        ``path`` tells what had the name when it was written down: it is what to import if the name is not known now.
+        """
+        found = self.get(name)
+        if found is not None and not (path and is_ours(found) and import_path(found) != path):
+            return found
+        if path:
+            module = path.partition(":")[0]
+            told = f"in Python: import {module}, where it is registered; on the command line: --{self.kind} {path}"
+            fix = "define and register it again, as that script did" if module == "__main__" else told
+            raise UserError(f"the {self.kind} {name!r} is {path}, which is not imported", where=where, fix=fix)
+        if is_import_path(name):
+            raise UserError(
+                f"nothing is imported because a file says so: the {self.kind} must be named where the command is typed",
+                where=where,
+                given=name,
+                fix=f"leave it out there and say --{self.kind} {name}",
+            )
+        raise one_of(self.kind, name, self, where=where)
+
+    def imported(self, given: str, where: str | None = None) -> T:
+        """What a user typed: a name, or ``package.module:Name`` or ``file.py:Name``, which is imported."""
+        found = _IMPORT_PATH.fullmatch(given)
+        if given in self or not found:
+            return self.find(given, where)
+        return self._add(self._loaded(lambda: attrgetter(found["name"])(_module(found["module"])), given, where))
+
+    def usable(self, say: Callable[[str], None]) -> dict[str, T]:
+        """All that can be imported, by name; ``say`` is told of what other packages declare and cannot."""
+        found: dict[str, T] = {}
+        for name in self:
+            try:
+                found[name] = self[name]
+            except UserError as error:
+                say(str(error))
+        return found
+
+    def __getitem__(self, name: str) -> T:
         if name not in self._known:
             for entry in entry_points(group=self.group, name=name):
                 self._add(self._loaded(entry.load, f"{entry.value} of {entry.dist.name if entry.dist else '?'}"), name)
-        if name not in self._known:
-            raise one_of(self.kind, name, self, where=where)
         return self._known[name]
-
-    @property
-    def group(self) -> str:
-        """The group of entry points in which other packages declare such things."""
-        return f"manyheads.{self.kind}s"
 
     def __iter__(self) -> Iterator[str]:
         """All names, those of other installed packages included."""
@@ -77,18 +118,12 @@ class Registry(Generic[T]):
     def __len__(self) -> int:
         return len(list(iter(self)))
 
-    def _imported(self, path: str, where: str | None) -> T:
-        module, _, attribute = path.partition(":")
-        here = str(Path.cwd())
-        if here not in sys.path:
-            sys.path.append(here)  # last, so that it hides nothing
-        thing = self._loaded(lambda: getattr(importlib.import_module(module), attribute), path, where)
-        return self._add(thing)
-
     def _loaded(self, load: Callable[[], Any], path: str, where: str | None = None) -> Any:
         try:
             return load()
-        except Exception as error:
+        except UserError:  # says what is wrong with it
+            raise
+        except (Exception, SystemExit) as error:
             raise UserError(
                 f"cannot import the {self.kind} {path}: {first_line(error)}",
                 where=where,
@@ -98,13 +133,55 @@ class Registry(Generic[T]):
     def _add(self, thing: Any, name: str | None = None) -> T:
         found = getattr(thing, "name", None)
         if name is not None and found != name:
-            raise UserError(f"the entry point {name!r} of {self.group} gives a {self.kind} named {found!r}")
+            raise UserError(f"the entry point {name!r} of {self.group} gives something named {found!r}")
         if self._known.get(str(found)) is not thing:
             self.register(thing)
         return self._known[str(found)]
+
+
+def check_declared(
+    thing: Any, *, base: type | None = None, attributes: Iterable[str] = (), methods: Iterable[str] = ()
+) -> None:
+    """Refuse what is not a class of ``base``, not a settings class, or lacks something; says all that is missing."""
+    path = import_path(thing)
+    if not isinstance(thing, type) or (base and not issubclass(thing, base)):
+        raise UserError(
+            f"{path} is no {base.__name__ if base else 'class'}",
+            fix=f"class {path.rpartition(':')[2]}({base.__name__}): ..." if base else None,
+        )
+    lacking = [f"{name} = ..." for name in attributes if getattr(thing, name, None) is None]
+    lacking += [f"{name}()" for name in methods if getattr(thing, name, None) is getattr(base, name, None)]
+    if "__pydantic_fields__" not in vars(thing):
+        lacking.append("@settings (manyheads.settings) on the class, below @register")
+    if lacking:
+        raise UserError(f"{path} lacks {', '.join(lacking)}")
 
 
 def import_path(thing: Any) -> str:
     """``package.module:Name`` of a class, or of an object's class."""
     cls = thing if isinstance(thing, type) else type(thing)
     return f"{cls.__module__}:{cls.__qualname__}"
+
+
+def is_import_path(text: str) -> bool:
+    """Whether a text has the form ``package.module:Name`` or ``file.py:Name``."""
+    return _IMPORT_PATH.fullmatch(text) is not None
+
+
+def is_ours(thing: Any) -> bool:
+    """Whether a class, or an object's class, comes with this package."""
+    return import_path(thing).startswith("manyheads.")
+
+
+def _module(name: str) -> ModuleType:
+    """The module of that name, also from the current folder, or in that file."""
+    file = Path(name).resolve() if name.endswith(".py") else None
+    if file and not file.is_file():
+        raise UserError(f"no such file: {name}")
+    folder = str(file.parent if file else Path.cwd())
+    if folder not in sys.path:
+        sys.path.append(folder)  # last, so that it hides nothing
+    found = importlib.import_module(file.stem if file else name)
+    if file and Path(str(found.__file__)).resolve() != file:
+        raise UserError(f"{file.stem} is also the name of {found.__file__}", fix=f"give {name} another name")
+    return found

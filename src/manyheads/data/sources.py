@@ -8,6 +8,7 @@ from typing import Any
 
 from manyheads.core.errors import UserError, did_you_mean
 from manyheads.core.files import kind_of
+from manyheads.core.registry import Registry, check_declared, import_path, is_import_path
 from manyheads.core.settings import build
 from manyheads.data.paths import beside
 from manyheads.data.public.characters import Chars74k, Femnist
@@ -20,28 +21,34 @@ from manyheads.data.synthetic import LinearTasks
 __all__ = ["SOURCES", "name_of_path", "source_named", "source_of"]
 
 
-SOURCES: dict[str, type[Any]] = {
-    s.name: s
-    for s in (
-        Digits,
-        LinearTasks,
-        Sites,
-        Sent140,
-        Mnist,
-        FashionMnist,
-        Emnist,
-        Femnist,
-        Chars74k,
-        Cifar10,
-        Cifar100,
-        ImageFolder,
-    )
-}
+def _check_source(cls: type[Any]) -> None:
+    check_declared(cls, attributes=("model",))
+    if not hasattr(cls, "pool") and not hasattr(cls, "federation"):
+        raise UserError(f"{import_path(cls)} lacks pool(seed) -> Pool, or federation(seed) -> Federation")
+
+
+SOURCES: Registry[type[Any]] = Registry("data", _check_source, group="manyheads.data")
+for _source in (
+    Digits,
+    LinearTasks,
+    Sites,
+    Sent140,
+    Mnist,
+    FashionMnist,
+    Emnist,
+    Femnist,
+    Chars74k,
+    Cifar10,
+    Cifar100,
+    ImageFolder,
+):
+    SOURCES.register(_source)
 
 
 def source_named(name: str) -> type[Any]:
-    if name in SOURCES:
-        return SOURCES[name]
+    """The data of that name."""
+    if name in SOURCES or is_import_path(name):
+        return SOURCES.find(name, where="data")
     path = Path(name)
     raise UserError(
         "unknown data (no such folder or file, and no data of that name)",

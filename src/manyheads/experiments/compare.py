@@ -32,7 +32,7 @@ from manyheads.experiments.describe import federation_facts
 from manyheads.experiments.methods import ALONE, USUAL, Method, methods_named
 from manyheads.experiments.results import results
 from manyheads.experiments.study import Progress, Study, Trial, at_work
-from manyheads.models import Model, build_model, model_named
+from manyheads.models import MODELS, Model, build_model
 from manyheads.run import Evaluate, Training
 from manyheads.run.simulate import check
 
@@ -101,7 +101,7 @@ def compare(
     federation = federation.with_validation(validation, seed)
     refuse_unfit(federation)
     if isinstance(model, str):
-        spec = model_named(model)()
+        spec = MODELS.find(model)()
         dtype = str(federation.train.x.dtype)
         build: Callable[[int], Model] = partial(
             build_model, spec, federation.sample_shape, federation.outputs, dtype=dtype

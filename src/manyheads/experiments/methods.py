@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from manyheads.core.contract import REGISTRY, Algorithm, algorithm_named
+from manyheads.core.contract import ALGORITHMS, Algorithm
 from manyheads.core.errors import UserError
 from manyheads.core.settings import build, changed
 
@@ -38,11 +38,11 @@ def methods_named(
 ) -> dict[str, Method]:
     """The methods of these names, training alone first; ``all``: every algorithm, and FedAvg fine-tuned."""
     if "all" in names:
-        names = [*names, *USUAL, *sorted(REGISTRY)]
+        names = [*names, *USUAL, *sorted(ALGORITHMS)]
     methods = {}
     for name in dict.fromkeys([ALONE, *(n for n in names if n != "all")]):
         base = name.removesuffix(TUNED)
-        cls = algorithm_named(base)
+        cls = ALGORITHMS.find(base)
         given = _OPTIONS.get(base, {}) | dict(options.get(base, {}))
         if batch is not None and "batch" in cls.__dataclass_fields__:  # type: ignore[attr-defined]
             given = {"batch": batch} | given

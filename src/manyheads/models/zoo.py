@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from manyheads.core.errors import one_of
 from manyheads.core.randomness import Purpose, torch_seeded
+from manyheads.core.registry import Registry, check_declared
 from manyheads.models.cnn import CifarCNN, CifarCNN100, SixLayerCNN
 from manyheads.models.linear import LinearRepresentation
 from manyheads.models.lstm import LSTM
@@ -13,18 +14,11 @@ from manyheads.models.mlp import MLP, EluMLP, FemnistMLP
 from manyheads.models.model import Model
 from manyheads.models.relu import ReluNet
 
-__all__ = ["MODELS", "build_model", "model_named"]
+__all__ = ["MODELS", "build_model"]
 
-MODELS: dict[str, type[Any]] = {
-    m.name: m
-    for m in (MLP, FemnistMLP, EluMLP, CifarCNN, CifarCNN100, SixLayerCNN, LSTM, ReluNet, LinearRepresentation)
-}
-
-
-def model_named(name: str) -> type[Any]:
-    if name not in MODELS:
-        raise one_of("model", name, MODELS)
-    return MODELS[name]
+MODELS: Registry[type[Any]] = Registry("model", partial(check_declared, methods=("build",)))
+for _model in (MLP, FemnistMLP, EluMLP, CifarCNN, CifarCNN100, SixLayerCNN, LSTM, ReluNet, LinearRepresentation):
+    MODELS.register(_model)
 
 
 def build_model(spec: Any, shape: tuple[int, ...], outputs: int, seed: int, dtype: str = "float32") -> Model:

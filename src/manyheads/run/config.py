@@ -11,12 +11,13 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from manyheads.core.contract import Algorithm, algorithm_named
+from manyheads.core.contract import ALGORITHMS, Algorithm
 from manyheads.core.errors import UserError
 from manyheads.core.files import content
+from manyheads.core.registry import Registry
 from manyheads.core.settings import as_dict, build, settings
 from manyheads.data import Federation, Key, federate, parse_partition, source_of
-from manyheads.models import Model, build_model, model_named
+from manyheads.models import MODELS, Model, build_model
 from manyheads.run.training import Training
 
 __all__ = ["Config", "assemble", "federation_of", "merged", "placed", "prepare", "read_toml"]
@@ -57,7 +58,7 @@ class Config(Training):
 
 def assemble(config: Config) -> tuple[Algorithm, Model, Federation, Table]:
     """Build what a configuration names; the table tells how the data and the model were made, all defaults filled in."""
-    algorithm = _named(algorithm_named, config.algorithm, "algorithm")
+    algorithm = _named(ALGORITHMS, config.algorithm, "algorithm")
     model, federation, table = prepare(config)
     return algorithm, model(config.seed), federation, table
 
@@ -66,7 +67,7 @@ def prepare(config: Config) -> tuple[Callable[[int], Model], Federation, Table]:
     """All of it but the algorithm; the model is made of a seed."""
     config.engine.resolved_device()  # refused before anything is read or written
     source = source_of(config.data)
-    spec = _named(model_named, {"name": source.model} | config.model, "model")
+    spec = _named(MODELS, {"name": source.model} | config.model, "model")
     federation, table = federation_of(config, source)
     shape, dtype = federation.sample_shape, str(federation.train.x.dtype)
     return (
@@ -125,9 +126,9 @@ def _clients(config: Config, source: Any) -> tuple[Federation, Table]:
     return federation, table
 
 
-def _named(find: Any, table: Table, where: str) -> Any:
+def _named(known: Registry[type[Any]], table: Table, where: str) -> Any:
     values = getattr(Config(), where) | table
-    return build(find(str(values.pop("name"))), values, where=where)
+    return build(known.find(str(values.pop("name")), where), values, where=where)
 
 
 def _table(value: Any) -> Table:

@@ -32,7 +32,7 @@ from manyheads.core.settings import as_dict, build
 from manyheads.data import Encoding, Samples
 from manyheads.data.sites.new_site import NewSite
 from manyheads.engines.client_data import ClientData
-from manyheads.models import build_model, model_named
+from manyheads.models import MODELS, build_model
 from manyheads.run.directory import read_config
 from manyheads.run.export import FORMATS, Outputs, available, export, onnx_outputs
 from manyheads.run.personalize import Personal
@@ -252,7 +252,7 @@ def _network(folder: Path, card: dict[str, Any], encoding: Encoding) -> Outputs:
     name = str(table.pop("name"))
     if name == "custom":
         raise UserError(f"{folder} was made with a model of your own", fix="predict with its export: --engine onnx")
-    spec = build(model_named(name), table, where=f"{folder / CARD}: model")
+    spec = build(MODELS.find(name), table, where=f"{folder / CARD}: model")
     module = build_model(spec, encoding.shape, encoding.outputs, seed=0, dtype=encoding.dtype).module
     try:
         module.load_state_dict(load_file(folder / WEIGHTS))

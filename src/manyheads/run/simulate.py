@@ -16,7 +16,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from manyheads.core.checkpoint import rounds_on_disk
-from manyheads.core.contract import Algorithm, algorithm_named
+from manyheads.core.contract import ALGORITHMS, Algorithm
 from manyheads.core.errors import UserError, first_line
 from manyheads.core.files import sweep
 from manyheads.core.history import History, rounds_told
@@ -28,7 +28,7 @@ from manyheads.data import Federation, Samples
 from manyheads.engines.client_data import ClientData
 from manyheads.engines.pool import Engine, Pool
 from manyheads.engines.workbench import LOCAL, Keep, model_of
-from manyheads.models import Model, build_model, model_named
+from manyheads.models import MODELS, Model, build_model
 from manyheads.monitors import Monitors
 from manyheads.run.config import placed
 from manyheads.run.directory import RunDirectory, fixed, read_config
@@ -87,7 +87,7 @@ def simulate(
     )
     table = {"name": "custom"}
     if isinstance(model, str):
-        spec = model_named(model)()
+        spec = MODELS.find(model)()
         table = {"name": spec.name, **as_dict(spec)}
         model = build_model(spec, federation.sample_shape, federation.outputs, seed, str(federation.train.x.dtype))
     elif isinstance(model, nn.Module):
@@ -178,7 +178,7 @@ def load(path: str | Path, model: Model | nn.Module | None = None, say: Say | No
     config = read_config(path)
     facts, table = config["facts"], dict(config["algorithm"])
     training = build(Training, {f.name: config[f.name] for f in fields(Training) if f.name in config}, where=str(path))
-    algorithm = build(algorithm_named(table.pop("name")), table, where=f"{path}: algorithm")
+    algorithm = build(ALGORITHMS.find(table.pop("name")), table, where=f"{path}: algorithm")
     if model is None:
         spec = dict(config["model"])
         name = spec.pop("name")
@@ -186,7 +186,7 @@ def load(path: str | Path, model: Model | nn.Module | None = None, say: Say | No
             raise UserError(
                 f"{path} was made with a model of your own", fix="give it again: manyheads.load(path, model=...)"
             )
-        made = build(model_named(name), spec, where=f"{path}: model")
+        made = build(MODELS.find(name), spec, where=f"{path}: model")
         model = build_model(made, tuple(facts["sample_shape"]), facts["outputs"], training.seed, facts["dtype"])
     elif isinstance(model, nn.Module):
         model = Model(model)

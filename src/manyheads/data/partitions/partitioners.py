@@ -6,13 +6,15 @@ samples, so that a client is tested on what it trains on. Dealing is without rep
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from pydantic import Field
 
-from manyheads.core.errors import UserError, one_of
+from manyheads.core.errors import UserError
 from manyheads.core.randomness import Purpose, generator
+from manyheads.core.registry import Registry, check_declared
 from manyheads.core.settings import build, settings, walk
 from manyheads.data.partitions.counts import Parts, at_least, balanced_classes, deal, proportional
 
@@ -213,7 +215,9 @@ class Key(Partition):
         return [n for n, _ in kept], [r for _, r in kept]
 
 
-PARTITIONERS: dict[str, type[Any]] = {c.name: c for c in (Iid, LogNormal, Dirichlet, Shards, Classes, Mixture, Key)}
+PARTITIONERS: Registry[type[Any]] = Registry("partition", partial(check_declared, base=Partition))
+for _partitioner in (Iid, LogNormal, Dirichlet, Shards, Classes, Mixture, Key):
+    PARTITIONERS.register(_partitioner)
 
 
 def parse_partition(spec: str | dict[str, Any]) -> Any:
@@ -224,9 +228,8 @@ def parse_partition(spec: str | dict[str, Any]) -> Any:
     """
     values: dict[str, Any] = {} if isinstance(spec, str) else dict(spec)
     name, _, rest = (spec if isinstance(spec, str) else str(values.pop("name", ""))).partition(":")
-    if name not in PARTITIONERS:
-        raise one_of("partition", name, PARTITIONERS)
-    fields = [s.path[0] for s in walk(PARTITIONERS[name])]
+    cls = PARTITIONERS.find(name)
+    fields = [s.path[0] for s in walk(cls)]
     for position, item in enumerate(filter(None, rest.split(","))):
         key, _, value = item.rpartition("=")
         if not key and position >= len(fields):
@@ -234,7 +237,7 @@ def parse_partition(spec: str | dict[str, Any]) -> Any:
                 "too many values", where=f"partition {name}", given=rest, allowed=", ".join(fields) or "none"
             )
         values[key.strip() or fields[position]] = value.strip()
-    return build(PARTITIONERS[name], values, where=f"partition {name}")
+    return build(cls, values, where=f"partition {name}")
 
 
 def partition(

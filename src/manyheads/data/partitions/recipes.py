@@ -163,4 +163,5 @@ def _check_supply(counts: np.ndarray, per_class: np.ndarray, where: str, fix: st
         )
 
 
-PARTITIONERS |= {c.name: c for c in (FemnistRecipe, Fallah, ClassSplit)}
+for _recipe in (FemnistRecipe, Fallah, ClassSplit):
+    PARTITIONERS.register(_recipe)
