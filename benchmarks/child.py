@@ -45,8 +45,6 @@ def time_plain(workload: Workload) -> Iterator[float]:
 
 def time_ours(workload: Workload, workers: int) -> None:
     """Rounds of an ordinary run; between two timings it waits where a user's own code would be called."""
-    from manyheads.run.simulate import run_training
-
     timed: list[float] = []
     sys.stdin.readline()
     left, spent = time.perf_counter(), time.process_time()
@@ -63,8 +61,7 @@ def time_ours(workload: Workload, workers: int) -> None:
             spent = time.process_time()
         left = time.perf_counter()
 
-    training = workload.training(workers)
-    run_training(workload.algorithm, workload.model(), workload.federation(), training, {}, None, on_round=on_round)
+    workload.run(workers, on_round)
 
 
 def time_peak(size: int = 2048) -> Iterator[float]:

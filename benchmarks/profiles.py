@@ -16,7 +16,6 @@ from torch.profiler import ProfilerActivity, profile
 from workloads import WORKLOADS, Workload, known
 
 from manyheads.core.machine import machine_facts
-from manyheads.run.simulate import run_training
 
 RESULT = Path(__file__).parent / "results" / "profiles.json"
 SECONDS = 3.0
@@ -58,9 +57,8 @@ def shares(workload: Workload) -> dict[str, float]:
         elif record["round"] > 2 and time.perf_counter() - started >= SECONDS:
             raise Done
 
-    training = workload.training(workers=1)
     try:
-        run_training(workload.algorithm, workload.model(), workload.federation(), training, {}, None, on_round=on_round)
+        workload.run(1, on_round)
     except Done:
         seconds = time.perf_counter() - started
         watch.__exit__(None, None, None)

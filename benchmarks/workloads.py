@@ -16,6 +16,7 @@ from manyheads.core.randomness import Purpose, torch_seeded
 from manyheads.data import Federation, LinearTasks, Samples
 from manyheads.models import MODELS, LinearRepresentation, ReluNet, build_model
 from manyheads.models.lstm import TokenReader
+from manyheads.run.simulate import run_training
 from manyheads.run.training import Training
 
 __all__ = ["WORKLOADS", "Workload", "known"]
@@ -53,6 +54,12 @@ class Workload:
             evaluate=Evaluate(every=1 if self.evaluation else NEVER),
             engine=Engine(workers=workers),
         )
+
+    def run(self, workers: int, on_round: Callable[[Any], None]) -> None:
+        """Rounds without end; ``on_round`` ends them by an exception."""
+        config = {"data": {"name": "custom"}, "model": {"name": "custom"}}
+        training = self.training(workers)
+        run_training(self.algorithm, self.model(), self.federation(), training, config, None, on_round=on_round)
 
 
 def classified(clients: int, samples: int, shape: tuple[int, ...], classes: int = 10, test: int = 1) -> Federation:

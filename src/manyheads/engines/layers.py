@@ -236,22 +236,30 @@ def layer_for(
     first: bool,
     lowest: bool,
 ) -> Layer:
-    """The form with the least work; ``lowest`` tells that nothing is trained below. Only one can do more than SGD.
-
-    Work is counted in multiplications. To move a weight through memory, twice with momentum, costs as much as 5 or 35;
-    products of few rows cost half as much again as large ones.
-    """
+    """The form with the least work; only :class:`Direct` can do more than plain SGD."""
     if "weight" not in start.into or prox or correction or opt.weight_decay:
         return Direct(start, Descent(opt, start.into, prox, correction))
+    costs = work(start, steps, opt, first, lowest)
+    form = min(costs, key=costs.__getitem__)
+    if form == "direct":
+        return Direct(start, Descent(opt, start.into))
+    return Dual(start, opt, steps) if form == "dual" else Trail(start, opt, steps)
+
+
+def work(start: Start, steps: Steps, opt: SGD, first: bool, lowest: bool) -> dict[str, float]:
+    """What the steps of each form cost, in multiplications; ``lowest``: nothing is trained below this layer.
+
+    To move a weight through memory, twice with momentum, costs as much as 5 or 35 of them; products of few rows cost
+    half as much again as large ones.
+    """
     (outputs, inputs), samples = start.weight.shape[-2:], int(steps.sizes.max())
     count, visits = len(steps.plans[0]), max(sum(map(len, plan)) for plan in steps.plans)
     products, move = 2 if lowest else 3, 35 if opt.momentum else 5
-    direct = outputs * inputs * (products * visits + move * count)
-    trail = outputs * inputs * products * visits + 0.75 * (products - 1) * visits**2 * (inputs + outputs)
-    dual = samples * (inputs * (2 * outputs + samples) + outputs * (visits + move * count)) if first else np.inf
-    if direct <= min(trail, dual):
-        return Direct(start, Descent(opt, start.into))
-    return Trail(start, opt, steps) if trail < dual else Dual(start, opt, steps)
+    costs = {"direct": float(outputs * inputs * (products * visits + move * count))}
+    if first:
+        costs["dual"] = samples * (inputs * (2 * outputs + samples) + outputs * (visits + move * count))
+    costs["trail"] = outputs * inputs * products * visits + 0.75 * (products - 1) * visits**2 * (inputs + outputs)
+    return costs
 
 
 def product(h: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:

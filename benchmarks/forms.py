@@ -1,0 +1,297 @@
+"""What each hand-written form of a computation is worth: ``python benchmarks/forms.py [--only WORKLOAD] [--turns N]``.
+
+Each form is switched off, and nothing else, by a patch of the library. All variants of a workload share one run on one
+thread and take turns round by round, so that what else happens on the machine hits all alike; the processor time of a
+round counts. The ratio is without the form over with it, in the same turn. A form that gains less than a fifth on every
+workload does not stay. Writes results/forms.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import Tensor
+from torch.func import functional_call, vmap
+from workloads import WORKLOADS, Workload, classified, known
+
+from manyheads.core.machine import machine_facts
+from manyheads.core.trees import Tree
+from manyheads.engines import chain, client_data, cohort, derivatives, layers
+from manyheads.engines.client_data import ClientBatch
+from manyheads.engines.cohort import LocalCohort
+from manyheads.engines.descent import Descent
+from manyheads.models import Net
+
+RESULT = Path(__file__).parent.parent / "results" / "forms.json"
+WORTH_IT = 1.2
+CHAINS = ("mlp-fedavg", "mlp-fedrep", "relu-wide", "relu-deep")
+DERIVATIVES = ("perfedavg-exact", "perfedavg-fo")
+IMAGES = ("cnn-fedavg", "cnn-fedrep", "cnn6-fedavg")
+
+
+@dataclass(frozen=True)
+class Form:
+    """A form of a computation, how to do without it, and the workloads in which it takes part."""
+
+    name: str
+    words: str
+    without: Callable[[], AbstractContextManager[Any]]
+    workloads: tuple[str, ...]
+
+
+class Done(Exception):
+    """Enough turns."""
+
+
+# -- how to do without ----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def replaced(value: Any, *places: tuple[Any, str]) -> Iterator[None]:
+    """The same value under several names."""
+    patches = [mock.patch.object(owner, name, value) for owner, name in places]
+    for patch in patches:
+        patch.start()
+    try:
+        yield
+    finally:
+        for patch in reversed(patches):
+            patch.stop()
+
+
+def without_layer(kind: str) -> AbstractContextManager[Any]:
+    work = layers.work
+    return replaced(lambda *a, **k: {form: w for form, w in work(*a, **k).items() if form != kind}, (layers, "work"))
+
+
+def untransposed() -> AbstractContextManager[Any]:
+    begin = layers.Trail.__init__
+
+    def made(self: Any, start: Any, *rest: Any) -> None:
+        with mock.patch.object(Tensor, "contiguous", lambda v: v):
+            begin(self, start, *rest)
+
+    return replaced(made, (layers.Trail, "__init__"))
+
+
+def one_by_one(h: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
+    """A product of each client, be the matrix the same or not."""
+    out = torch.bmm(h, right.expand(len(h), *right.shape[-2:]))
+    return out if bias is None else out.add_(bias.unsqueeze(-2))
+
+
+def by_autograd(task: str, labels: Tensor, weight: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
+    """The loss and its gradient with respect to the outputs."""
+    with torch.enable_grad():
+        leaf = out.detach().requires_grad_()
+        each = cohort.losses(task, leaf.flatten(0, 1), labels.flatten(0, 1)).view(weight.shape)
+        loss = (each * weight).sum(dim=1)
+        (slope,) = torch.autograd.grad(loss.sum(), leaf)
+    return loss.detach(), slope
+
+
+def one_at_a_time(self: Descent, found: Any) -> None:
+    """A step, parameter by parameter."""
+    with torch.no_grad():
+        for place, grad in enumerate(found):
+            self.move(place, torch.zeros_like(self.params[place]) if grad is None else grad)
+
+
+def by_vmap(self: Net, params: Any, x: Tensor) -> Tensor:
+    own = {k.removeprefix(self.prefix): v for k, v in params.items()}
+    return vmap(lambda p, v: functional_call(self.module, p, (v,)))(own, x)
+
+
+def gathered(self: ClientBatch) -> Tensor:
+    x = client_data.take(self.data.x, self.rows)
+    if self.crops is None:
+        return x
+    return client_data.crop_flip(x.flatten(0, 1), self.crops.flatten(0, 1)).view(x.shape)
+
+
+FORMS = (
+    Form(
+        "chain",
+        "steps of chains of linear layers by hand, instead of by autograd",
+        lambda: replaced(lambda *_: None, (LocalCohort, "_chain")),
+        CHAINS,
+    ),
+    Form(
+        "derivatives",
+        "gradients and Hessian-vector products of chains by hand, instead of by autograd",
+        lambda: replaced(lambda *_: None, (LocalCohort, "_chain")),
+        DERIVATIVES,
+    ),
+    Form(
+        "trail",
+        "a layer as its first weight and the steps since then (`Trail`)",
+        lambda: without_layer("trail"),
+        ("mlp-fedavg",),
+    ),
+    Form(
+        "dual",
+        "the first layer as multiples of the client's samples (`Dual`)",
+        lambda: without_layer("dual"),
+        ("mlp-fedrep",),
+    ),
+    Form("transposed", "the trail's first weight kept transposed", untransposed, ("mlp-fedavg",)),
+    Form(
+        "product",
+        "the gradient is added to the weight by the product that makes it, never formed",
+        lambda: replaced(property(lambda _: False), (Descent, "unmodified")),
+        CHAINS,
+    ),
+    Form(
+        "shared",
+        "one product of all clients with a matrix that they share",
+        lambda: replaced(one_by_one, (layers, "product"), (derivatives, "product")),
+        (*CHAINS, *DERIVATIVES),
+    ),
+    Form(
+        "loss",
+        "the gradient of the loss in closed form, instead of by autograd",
+        lambda: replaced(by_autograd, (chain, "loss_and_slope"), (derivatives, "loss_and_slope")),
+        (*CHAINS, *DERIVATIVES),
+    ),
+    Form(
+        "take",
+        "rows of samples by `index_select`, instead of `x[rows]`",
+        lambda: replaced(lambda x, rows: x[rows], (chain, "take"), (layers, "take"), (client_data, "take")),
+        (*CHAINS, *DERIVATIVES, "linear-40", "linear-1000"),
+    ),
+    Form(
+        "in place",
+        "a batch of all samples is not copied",
+        lambda: replaced(property(gathered), (ClientBatch, "x")),
+        ("linear-40", "linear-1000"),
+    ),
+    Form(
+        "multiples",
+        "a multiple of a tree is added in one pass",
+        lambda: replaced(lambda t, s: t.map(lambda v: v * s), (Tree, "__mul__"), (Tree, "__rmul__")),
+        (*DERIVATIVES, "linear-40", "linear-1000"),
+    ),
+    Form(
+        "foreach",
+        "all parameters in one call of the optimizer",
+        lambda: replaced(one_at_a_time, (Descent, "step")),
+        (*IMAGES, "lstm-fedavg"),
+    ),
+    Form(
+        "channels last",
+        "images and the weights of convolutions with their channels last",
+        lambda: replaced(lambda v: v, (cohort, "channels_last"), (client_data, "channels_last")),
+        IMAGES,
+    ),
+    Form(
+        "slices",
+        "images in slices of 64 where no gradient is needed, instead of 1024",
+        lambda: replaced(client_data.SLICE, (client_data, "IMAGE_SLICE")),
+        ("cnn-fedrep",),
+    ),
+    Form(
+        "features",
+        "a frozen body's features computed once for the head",
+        lambda: replaced(lambda *_: False, (LocalCohort, "_features_last")),
+        ("mlp-fedrep", "cnn-fedrep"),
+    ),
+    Form(
+        "stacked",
+        "chains of many clients by `baddbmm`, instead of `vmap`",
+        lambda: replaced(by_vmap, (Net, "stacked")),
+        ("evaluate-1000",),
+    ),
+)
+
+
+# -- timing ---------------------------------------------------------------------------------------------------------------
+
+
+def smaller(workload: Workload) -> Workload:
+    """Images with two clients instead of ten, who take turns anyway."""
+    if workload.name not in IMAGES:
+        return workload
+    return replace(workload, federation=lambda: classified(2, 250, (3, 32, 32)))
+
+
+def timed(workload: Workload, forms: list[Form], turns: int) -> list[dict[str, float]]:
+    """Of each turn, the processor time of a round with all forms (""), and without each of them."""
+    variants = ["", *(form.name for form in forms)]
+    without = {form.name: form.without for form in forms}
+    found: list[dict[str, float]] = []
+    switched: AbstractContextManager[Any] = nullcontext()
+    plan: list[str] = []
+    spent, left, variant = 0.0, 0, ""
+
+    def next_variant() -> None:
+        nonlocal switched, spent, left, variant
+        if not plan:
+            if len(found) > turns:
+                raise Done
+            shift = len(found) % len(variants)
+            plan.extend(variants[shift:] + variants[:shift])
+            found.append({})
+        variant = plan.pop(0)
+        switched = without[variant]() if variant else nullcontext()
+        switched.__enter__()
+        left = workload.rounds
+        spent = time.process_time()
+
+    def on_round(*_: Any) -> None:
+        nonlocal left
+        left -= 1
+        if left > 0:
+            return
+        if found:
+            found[-1][variant] = (time.process_time() - spent) / workload.rounds
+            switched.__exit__(None, None, None)
+        next_variant()
+
+    try:
+        workload.run(1, on_round)
+    except Done:
+        return found[1:]  # the first turn warms up
+    raise AssertionError
+
+
+def ratios(turns: list[dict[str, float]], name: str) -> list[float]:
+    return [turn[name] / turn[""] for turn in turns]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="*", type=known, default=list(WORKLOADS), help="workloads")
+    parser.add_argument("--turns", type=int, default=15)
+    options = parser.parse_args()
+    rows = json.loads(RESULT.read_text())["rows"] if RESULT.exists() else {}
+    for name in options.only:
+        forms = [form for form in FORMS if name in form.workloads]
+        if not forms:
+            continue
+        turns = timed(smaller(WORKLOADS[name]), forms, options.turns)
+        rows[name] = {
+            "seconds": [turn[""] for turn in turns],
+            "without": {form.name: ratios(turns, form.name) for form in forms},
+            "load": os.getloadavg()[0],
+        }
+        for form in forms:
+            low, middle, high = statistics.quantiles(rows[name]["without"][form.name], n=4)
+            print(f"{name:16} without {form.name:14} {middle:.2f} ({low:.2f} to {high:.2f})", flush=True)
+    ordered = {name: rows[name] for name in WORKLOADS if name in rows}
+    words = {form.name: form.words for form in FORMS}
+    RESULT.write_text(json.dumps({"rows": ordered, "forms": words, "machine": machine_facts()}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
