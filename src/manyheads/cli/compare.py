@@ -29,7 +29,8 @@ from manyheads.core.settings import as_dict, build
 from manyheads.experiments.compare import Comparison, most_rounds, refuse_unfit, run_comparison
 from manyheads.experiments.methods import ALONE
 from manyheads.experiments.study import Progress as Follow
-from manyheads.run.config import Config, prepare, read_toml
+from manyheads.run.config import Config, prepare
+from manyheads.run.config_file import COMPARISON, read_settings
 
 __all__ = ["compare", "compare_flags"]
 
@@ -91,7 +92,7 @@ def compare(
     whole = as_dict(config) | made | {"compare": as_dict(comparison)}  # as it was made: found again from any folder
     with nullcontext(out) if out else reserved(usual) as place, locked(place):
         sweep(place)
-        describe = partial(write_toml, place / "compare.toml", {k: v for k, v in whole.items() if k not in _NOT_HERE})
+        describe = partial(write_toml, place / COMPARISON, {k: v for k, v in whole.items() if k not in _NOT_HERE})
         try:
             with _progress(errors, total, f"{len(comparison.methods)} methods on {federation.name}") as follow:
                 facts = run_comparison(
@@ -111,11 +112,11 @@ def compare(
 
 def _described(data: str | None, flags: dict[str, Any], out: Path | None, resume: bool) -> dict[str, Any]:
     """What to compare: from the folder that is resumed, a file, the flags."""
-    kept = resumed(out, "compare.toml") if resume else {}
+    kept = resumed(out, COMPARISON) if resume else {}
     if kept is None:
         raise UserError("--resume needs --out with a comparison in it", where="resume", given=str(out))
     file = data if data and data.endswith(".toml") else None
-    return settled(with_data(flags, None if file else data), BENEATH, kept, read_toml(Path(file)) if file else {})
+    return settled(with_data(flags, None if file else data), BENEATH, kept, read_settings(Path(file)) if file else {})
 
 
 def _refuse_what_is_not_used(table: dict[str, Any]) -> None:

@@ -11,12 +11,12 @@ from manyheads.core.contract import ALGORITHMS
 from manyheads.core.errors import UserError
 from manyheads.core.files import kind_of
 from manyheads.core.optim import FineTune
-from manyheads.core.sealed import read_toml as read_sealed
 from manyheads.data import SOURCES, name_of_path
 from manyheads.data.paths import home
 from manyheads.data.sources import source_named
 from manyheads.models import MODELS
-from manyheads.run.config import merged, read_toml
+from manyheads.run.config import merged
+from manyheads.run.config_file import COMPARISON, RUN, read_kept_settings, read_settings
 
 __all__ = ["files_of", "refuse_unknown", "resumed", "settled", "with_data"]
 
@@ -28,9 +28,9 @@ def files_of(arguments: Sequence[str]) -> Table:
     table: Table = {}
     out, position = given_name(arguments, "--out"), given_position(arguments)
     if "--resume" in arguments and out:
-        table = resumed(Path(out), "config.toml") or resumed(Path(out), "compare.toml") or {}
+        table = resumed(Path(out), RUN) or resumed(Path(out), COMPARISON) or {}
     if position and position.endswith(".toml") and kind_of(Path(position)) == "file":
-        table = merged(table, read_toml(Path(position)))
+        table = merged(table, read_settings(Path(position)))
     return table
 
 
@@ -48,10 +48,7 @@ def resumed(out: Path | None, file: str) -> Table | None:
     """The settings of the run or comparison in a folder; None if there is none."""
     if out is None:
         raise UserError("--resume needs --out", fix="name the folder to go on with")
-    if not kind_of(out / file):
-        return None
-    fix = f"undo the change; to use it as it is, start with it elsewhere: manyheads COMMAND {out / file} --out NEW"
-    return {k: v for k, v in read_sealed(out / file, fix).items() if k not in ("schema", "facts")}
+    return read_kept_settings(out / file) if kind_of(out / file) else None
 
 
 def with_data(flags: Table, given: str | None = None) -> Table:

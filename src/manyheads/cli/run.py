@@ -27,7 +27,7 @@ from manyheads.core.settings import build
 from manyheads.data import SOURCES, name_of_path
 from manyheads.models import MODELS
 from manyheads.run import Config, assemble, run_training
-from manyheads.run.config import read_toml
+from manyheads.run.config_file import RUN, read_settings
 from manyheads.run.result import Run
 
 __all__ = ["run", "run_flags"]
@@ -99,7 +99,7 @@ def run(
     if live_port is not None and not live:
         raise UserError("is for --live", where="live-port", given=live_port, fix="add --live, or leave it out")
     kept = _resumed(out, config is not None or "data" in flags, errors) if resume else {}
-    table = settled(with_data(flags), BENEATH, kept, read_toml(config) if config else {})
+    table = settled(with_data(flags), BENEATH, kept, read_settings(config) if config else {})
     settings = build(Config, table, where="config")
     algorithm, model, federation, made = assemble(settings)
     warn(errors, federation.warnings)
@@ -121,7 +121,7 @@ def run(
                     algorithm, model, federation, settings.training(), made, place, resume, on_round, errors.print
                 )
         except KeyboardInterrupt:
-            if (place / "config.toml").exists():
+            if (place / RUN).exists():
                 go_on = f"Go on with: manyheads run --resume --out {place}"
                 errors.print(f"stopped; {_saved(place)} rounds are saved. {go_on}")
             else:
@@ -141,7 +141,7 @@ def _saved(place: Path) -> int:
 
 
 def _resumed(out: Path | None, described: bool, errors: Console) -> dict[str, Any]:
-    table = resumed(out, "config.toml")
+    table = resumed(out, RUN)
     if table is None and not described:
         raise UserError(f"{out} holds no run to resume", where="out", fix="to start one there, say on what: --data ...")
     if table is None:

@@ -34,7 +34,7 @@ from manyheads.experiments.results import results
 from manyheads.experiments.study import Progress, Study, Trial, at_work
 from manyheads.models import MODELS, Model, build_model
 from manyheads.run import Evaluate, Training
-from manyheads.run.simulate import check
+from manyheads.run.checks import check
 
 __all__ = ["RESULTS", "Comparison", "compare", "description", "most_rounds", "refuse_unfit", "run_comparison"]
 

@@ -29,8 +29,8 @@ from manyheads.engines.workers import Workers
 from manyheads.experiments.methods import TUNED, Method
 from manyheads.models import Model
 from manyheads.run import Training, load, run_training
-from manyheads.run.directory import RunDirectory, read_config
-from manyheads.run.simulate import described, same_run
+from manyheads.run.config_file import RUN, RunConfig, read_run_config
+from manyheads.run.directory import RunDirectory
 
 __all__ = ["Progress", "Study", "Trial", "at_work"]
 
@@ -69,7 +69,7 @@ class Study:
 
         def go_on() -> None:
             if self.diverged(method, lr, seed):
-                return same_run(path, described(algorithm, self.federation, training, self.config))
+                return self._require_same(path, algorithm, training)
             model = self.model(seed)
             run_training(algorithm, model, self.federation, training, self.config, path, resume=True, say=said.append)
             return None
@@ -91,22 +91,24 @@ class Study:
 
     def refuse_others(self, trials: Iterable[Trial]) -> None:
         """Runs that are there already must be those of this study, before anything is written."""
-        found = {file.parent for file in self.out.glob("runs/*/config.toml")}
+        found = {file.parent for file in self.out.glob(f"runs/*/{RUN}")}
         for trial in trials:
             algorithm, training = self._settings(*trial)
             with suppress(Damaged):  # is done again
                 if (path := self.path(*trial)) in found:
-                    same_run(path, described(algorithm, self.federation, training, self.config))
+                    self._require_same(path, algorithm, training)
         for path in sorted(found):
             with suppress(Damaged):
-                facts = read_config(path)["facts"]
-                if facts["fingerprint"] != self.federation.fingerprint:
+                if read_run_config(path).facts.fingerprint != self.federation.fingerprint:
                     raise UserError(
                         "the runs there are of other data, or of another division of it",
                         where="resume",
                         given=str(path),
                         fix="choose another --out",
                     )
+
+    def _require_same(self, path: Path, algorithm: Algorithm, training: Training) -> None:
+        read_run_config(path).require_same(RunConfig.of(algorithm, self.federation, training, self.config))
 
     def diverged(self, method: Method, lr: float, seed: int) -> bool:
         """Whether a run is known to diverge."""

@@ -12,13 +12,13 @@ import altair as alt
 from manyheads.core.checkpoint import rounds_on_disk
 from manyheads.core.errors import Damaged, UserError
 from manyheads.core.files import write_text
-from manyheads.core.sealed import read_toml
 from manyheads.report.charts import MONITORS
 from manyheads.report.drawing import LEGEND, Chart, chart_name, coloured, for_page, lines, some
 from manyheads.report.names import display, looks
 from manyheads.report.render import rendered
 from manyheads.report.tables import Cell, Table, flat
 from manyheads.report.words import NONE, Scale, megabytes, plural, seconds
+from manyheads.run.config_file import RUN, read_run_config
 from manyheads.run.directory import RunDirectory
 
 __all__ = ["RunFacts", "curve", "progress", "read_run", "run_charts", "run_page", "site_rows", "write_run_report"]
@@ -47,15 +47,11 @@ class RunFacts(NamedTuple):
 
 def read_run(folder: Path) -> RunFacts:
     """A run directory, finished or not."""
-    if not (folder / "config.toml").is_file():
+    if not (folder / RUN).is_file():
         raise UserError(
-            f"{folder} holds neither a comparison nor a run", fix="name a folder with compare.json or config.toml"
+            f"{folder} holds neither a comparison nor a run", fix=f"name a folder with compare.json or {RUN}"
         )
-    try:
-        config = read_toml(folder / "config.toml", fix="restore the file")
-        config["algorithm"]["name"], config["data"]["name"], config["rounds"]
-    except (KeyError, TypeError):
-        raise UserError(f"{folder / 'config.toml'} is not that of a run") from None
+    config = read_run_config(folder).table
     directory = RunDirectory(folder)
     warnings = directory.warnings() if directory.encoding_path.is_file() else ()
     saved = next(iter(rounds_on_disk(directory.checkpoints)), 0)  # looked for first: a run that goes on adds rounds

@@ -1,8 +1,7 @@
-"""The configuration of a run, from a TOML file and flags, and what it builds."""
+"""The configuration of a run, and what it builds."""
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from functools import partial
@@ -13,14 +12,13 @@ from pydantic import Field
 
 from manyheads.core.contract import ALGORITHMS, Algorithm
 from manyheads.core.errors import UserError
-from manyheads.core.files import content
 from manyheads.core.registry import Registry
 from manyheads.core.settings import as_dict, build, settings
 from manyheads.data import Federation, Key, federate, parse_partition, source_of
 from manyheads.models import MODELS, Model, build_model
 from manyheads.run.training import Training
 
-__all__ = ["Config", "assemble", "federation_of", "merged", "placed", "prepare", "read_toml"]
+__all__ = ["Config", "assemble", "federation_of", "merged", "placed", "prepare"]
 
 Table = dict[str, Any]
 PLACES = ("path", "words", "vectors")
@@ -143,21 +141,6 @@ def placed(table: Mapping[str, Any]) -> Table:
         return str(place.resolve()) if value and place.exists() else value
 
     return {k: found(v) if k in PLACES and isinstance(v, str) else v for k, v in table.items()}
-
-
-def read_toml(path: Path) -> Table:
-    """A configuration file; one written by a run works too."""
-    try:
-        table = tomllib.loads(content(path).decode())
-    except FileNotFoundError:
-        raise UserError(f"{path} is not there", where="config") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read: {error}", where="config") from None
-    except RecursionError:
-        raise UserError(f"{path} is nested too deeply", where="config") from None
-    except ValueError as error:  # bad TOML, or a number with thousands of digits
-        raise UserError(f"{path} is not valid TOML: {error}", where="config") from None
-    return {k: v for k, v in table.items() if k not in ("schema", "facts")}
 
 
 def merged(table: Mapping[str, Any], flags: Mapping[str, Any]) -> Table:

@@ -13,7 +13,7 @@ All of it carries hashes (:mod:`manyheads.core.sealed`), which are checked when 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
@@ -34,16 +34,15 @@ from manyheads.core.errors import Damaged, UserError
 from manyheads.core.files import fresh_folder, locked, sweep, writing
 from manyheads.core.history import History
 from manyheads.core.machine import machine_facts
-from manyheads.core.plain import to_json
-from manyheads.core.sealed import fingerprint, read_json, read_toml, write_json, write_toml
+from manyheads.core.sealed import read_json, write_json
 from manyheads.core.settings import as_dict, build
 from manyheads.core.store import PersonalStore
 from manyheads.core.trees import State
 from manyheads.data import Encoding
+from manyheads.run.config_file import SCHEMA, RunConfig, read_run_config
 
-__all__ = ["SCHEMA", "RunDirectory", "fixed", "read_config"]
+__all__ = ["RunDirectory"]
 
-SCHEMA = 1
 Say = Callable[[str], None]
 
 
@@ -56,14 +55,14 @@ class RunDirectory:
         self._lock: IO[str] | None = None
 
     @classmethod
-    def create(cls, path: Path, config: dict[str, Any]) -> RunDirectory:
+    def create(cls, path: Path, config: RunConfig) -> RunDirectory:
         """A new run, locked; refused where there is anything already."""
         fresh_folder(path)
         directory = cls(path)
         directory.lock()  # of two that found the folder empty, one gets it
         with writing(path):
             directory.checkpoints.mkdir()
-        directory.write_config(config)
+        config.write(path)
         write_json(path / "machine.json", machine_facts(), indent=2)
         return directory
 
@@ -71,13 +70,14 @@ class RunDirectory:
         if not self.checkpoints.is_dir():
             raise Damaged(f"{self.checkpoints} is missing", fix="restore it, or start again with another --out")
 
-    def write_config(self, config: Mapping[str, Any]) -> None:
-        write_toml(self.path / "config.toml", {"schema": SCHEMA, **config})
+    def config(self) -> RunConfig:
+        """The configuration of the run, as it was written."""
+        return read_run_config(self.path)
 
     @cached_property
     def settings(self) -> str:
         """A hash of all settings that a resume may not change; checkpoints carry it."""
-        return fingerprint(to_json(fixed(read_config(self.path))).encode())
+        return self.config().hash
 
     def write_data(self, encoding: Encoding, warnings: Sequence[str]) -> None:
         """Keep how the federation's samples became inputs, and what is doubtful about them."""
@@ -203,29 +203,3 @@ class RunDirectory:
 def tensors_of(server: State, store: PersonalStore) -> dict[str, Tensor]:
     """What a checkpoint holds."""
     return {f"server/{k}": v for k, v in server.flat.items()} | store.tables()
-
-
-def fixed(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a configuration, what a resume may not change: all but rounds, checkpoints, workers, and where the data are."""
-    kept = {k: v for k, v in config.items() if k not in ("rounds", "checkpoint_seconds")}
-    data = {k: v for k, v in config["data"].items() if k != "path"}  # the fingerprint tells what was there
-    return kept | {"engine": {"mode": config["engine"]["mode"]}, "data": data}
-
-
-def read_config(path: Path) -> dict[str, Any]:
-    """The configuration of a run directory, as it was written."""
-    file = path / "config.toml"
-    if not file.exists():
-        raise UserError(f"{path} is not a run directory", fix="it has no config.toml")
-    config = read_toml(file, fix="undo the change; as another run, start it elsewhere: manyheads run FILE --out NEW")
-    schema = config.pop("schema", None)
-    if not isinstance(schema, int) or schema > SCHEMA:
-        raise UserError(
-            f"{path} was written by a newer manyheads",
-            given=f"schema {schema}",
-            allowed=f"up to {SCHEMA}",
-            fix="upgrade manyheads to read it",
-        )
-    if not all(isinstance(config.get(name), dict) for name in ("algorithm", "model", "data", "engine", "facts")):
-        raise Damaged(f"{file} is not that of a run")
-    return config

@@ -33,7 +33,6 @@ from manyheads.data import Encoding, Samples
 from manyheads.data.sites.new_site import NewSite
 from manyheads.engines.client_data import ClientData
 from manyheads.models import MODELS, build_model
-from manyheads.run.directory import read_config
 from manyheads.run.export import FORMATS, Outputs, available, export, onnx_outputs
 from manyheads.run.personalize import Personal
 
@@ -61,7 +60,7 @@ def save_personal(
     """
     out = Path(out)
     check_place(out)
-    module, config = _module(personal), read_config(personal.run.directory.path)
+    module, config = _module(personal), personal.run.directory.config().table
     weights = {k: v.detach().cpu().contiguous().clone() for k, v in module.state_dict().items()}
     examples = _tensor(personal.held_out, personal.encoding)
     with _new_folder(out) as folder:

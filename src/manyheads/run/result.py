@@ -17,7 +17,7 @@ from manyheads.data import Encoding, Federation
 from manyheads.engines.evaluation import Outcomes
 from manyheads.engines.workbench import Keep, Workbench, model_of
 from manyheads.models import Model
-from manyheads.run.directory import RunDirectory, read_config
+from manyheads.run.directory import RunDirectory
 from manyheads.run.training import Training
 
 __all__ = ["Run"]
@@ -53,7 +53,7 @@ class Run:
     @property
     def protocol(self) -> str:
         """What :attr:`accuracy` and :attr:`loss` mean, in words."""
-        loss = read_config(self.directory.path)["facts"].get("loss", "")
+        loss = self.directory.config().facts.loss or ""
         return self.training.evaluate.describe(self.algorithm, self.training.finetune, loss)
 
     @property
@@ -103,7 +103,7 @@ class Run:
 
     def save(self, folder: str | Path) -> Path:
         """Copy the run to a folder that :func:`manyheads.load` reads."""
-        directory = RunDirectory.create(Path(folder), read_config(self.directory.path))
+        directory = RunDirectory.create(Path(folder), self.directory.config())
         if self.directory.encoding_path.exists():
             directory.write_data(self.encoding, self.warnings)
         directory.write_trained(self.directory.trained())

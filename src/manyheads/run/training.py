@@ -6,9 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from manyheads.core.contract import Algorithm
 from manyheads.core.optim import FineTune
 from manyheads.core.settings import settings
+from manyheads.core.trees import State
 from manyheads.engines.pool import Engine
+from manyheads.engines.workbench import LOCAL
+from manyheads.models import Model
 from manyheads.run.protocol import Evaluate
 
 __all__ = ["Training"]
@@ -38,3 +42,8 @@ class Training:
     """quantities to record in every round: principal_angle (linear-tasks), cka, head_diversity, drift"""
     engine: Engine = Engine()
     """who does the work"""
+
+    def client_state(self, algorithm: Algorithm, model: Model) -> State:
+        """What is kept of a client at first: its state, and its last local model if the protocol is about that."""
+        kept = State(**{LOCAL: model.params.all}) if self.evaluate.model == "local" else State()
+        return algorithm.init_client(model.params) | kept

@@ -1,0 +1,85 @@
+"""What a run is checked for before anything is written."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+from torch import Tensor
+
+from manyheads.core.contract import Algorithm
+from manyheads.core.errors import UserError, first_line
+from manyheads.data import Federation, Samples
+from manyheads.engines.client_data import ClientData
+from manyheads.engines.pool import Engine
+from manyheads.engines.workbench import model_of
+from manyheads.models import Model
+from manyheads.monitors import Monitors
+from manyheads.run.loop import sample_cohort
+from manyheads.run.training import Training
+
+__all__ = ["check"]
+
+
+def check(algorithm: Algorithm, model: Model, federation: Federation, training: Training) -> None:
+    """Refuse what cannot work before anything is written."""
+    training.engine.resolved_device()
+    model.check(_few_samples(federation, model), federation.task, federation.outputs)
+    if training.engine.mode == "stacked" and (model.random or not model.stackable):
+        why = model.unstackable or "draws random numbers (dropout)"
+        raise UserError(
+            f"this model cannot be stacked: it {why}", where="engine", given="stacked", allowed="auto, loop"
+        )
+    _check_travels(algorithm, model, training.engine)
+    sample_cohort(training, len(federation), 1)
+    Monitors(training.monitor, algorithm, model, federation, training.seed)
+    kept = {leaf.partition("/")[2] for leaf in algorithm.init_client(model.params).flat}
+    if model.norm == "local" and not model.statistics <= kept:
+        raise UserError(
+            f"{algorithm.name} keeps no parameters at the client, so batch norm cannot stay there",
+            where="model norm",
+            given="local",
+            fix="use fedper or another method with personal parameters, or norm='average'",
+        )
+    if training.evaluate.split == "validation" and federation.validation is None:
+        raise UserError(
+            "the federation has no validation samples", where="evaluate.split", fix="set some aside: --validation 0.2"
+        )
+    server, initial = algorithm.init_server(model.params, len(federation)), training.client_state(algorithm, model)
+    model_of(algorithm, training.evaluate.kind(algorithm), server, initial)
+    if training.evaluate.model == "finetuned" and training.finetune.scope == "none":
+        raise UserError(
+            "fine-tuning is not set", where="evaluate.model", given="finetuned", fix="say how: --finetune head:10"
+        )
+    if training.finetune.scope == "head" and not model.params.head:
+        raise UserError("the model has no head to fine-tune", where="finetune", fix="use --finetune all:10")
+    if training.evaluate.who == "new" and training.evaluate.model == "local":
+        raise UserError(
+            "new clients have no local model", where="evaluate.model", given="local", allowed="auto, finetuned"
+        )
+    if training.evaluate.who == "new" and federation.new is None:
+        raise UserError(
+            "the federation has no new clients", where="evaluate.who", fix="keep some aside: --new-clients 0.2"
+        )
+
+
+def _check_travels(algorithm: Algorithm, model: Model, engine: Engine) -> None:
+    """Workers that are not forked get everything by pickling."""
+    if engine.resolved_workers() == 1 or engine.resolved_start_method() == "fork":
+        return
+    try:
+        pickle.dumps((algorithm, model))
+    except Exception as error:
+        raise UserError(
+            f"the model cannot be sent to worker processes: {first_line(error)}",
+            where="engine.workers",
+            fix="use one worker, or a class that stands in a module of its own, without parametrizations",
+        ) from error
+
+
+def _few_samples(federation: Federation, model: Model) -> Tensor:
+    """Inputs of several clients, as the model gets to see them."""
+    train = federation.train
+    rows = np.unique(np.linspace(0, len(train.y) - 1, 4).astype(int))
+    few = Samples(train.x[rows], train.y[rows], np.array([0, len(rows)]))
+    return ClientData.of(few, federation.task, next(iter(model.params.all.values())), federation.scaling).x

@@ -1,0 +1,200 @@
+"""The one reader of configurations: the user's own files, and those that runs and comparisons keep in their folders."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from manyheads.core.contract import ALGORITHMS, Algorithm
+from manyheads.core.errors import Damaged, UserError
+from manyheads.core.files import content
+from manyheads.core.plain import to_json
+from manyheads.core.sealed import fingerprint, read_toml, write_toml
+from manyheads.core.settings import as_dict, build, settings
+from manyheads.data import Federation
+from manyheads.models import MODELS, Model, build_model
+from manyheads.run.config import placed
+from manyheads.run.training import Training
+
+__all__ = [
+    "COMPARISON",
+    "RUN",
+    "SCHEMA",
+    "Facts",
+    "RunConfig",
+    "read_kept_settings",
+    "read_run_config",
+    "read_settings",
+]
+
+SCHEMA = 1
+RUN, COMPARISON = "config.toml", "compare.toml"
+"""the configuration in a run's folder, and in that of a comparison"""
+CUSTOM = "custom"
+"""the name of data and models that were given as objects"""
+CHANGEABLE = ("rounds", "checkpoint_seconds", "engine")
+"""what a resume may change, besides the place of the data"""
+Table = dict[str, Any]
+
+
+def read_settings(path: Path) -> Table:
+    """The settings in a user's file; one kept by a run or a comparison works too, whether or not it was changed."""
+    try:
+        table = tomllib.loads(content(path).decode())
+    except FileNotFoundError:
+        raise UserError(f"{path} is not there", where="config") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read: {error}", where="config") from None
+    except RecursionError:
+        raise UserError(f"{path} is nested too deeply", where="config") from None
+    except ValueError as error:  # bad TOML, or a number with thousands of digits
+        raise UserError(f"{path} is not valid TOML: {error}", where="config") from None
+    return _settings(table)
+
+
+def read_kept_settings(path: Path) -> Table:
+    """The settings that a run or a comparison keeps in its folder, as they were written."""
+    return _settings(_read_sealed(path))
+
+
+def read_run_config(folder: Path) -> RunConfig:
+    """The configuration of the run in a folder, as it was written."""
+    path = folder / RUN
+    if not path.exists():
+        raise UserError(f"{folder} is not a run directory", fix=f"it has no {RUN}")
+    table = _read_sealed(path)
+    named = all(isinstance(table.get(key), dict) and "name" in table[key] for key in ("algorithm", "model", "data"))
+    if not named or "rounds" not in table or not all(isinstance(table.get(key), dict) for key in ("engine", "facts")):
+        raise Damaged(f"{path} is not that of a run")
+    return RunConfig(_settings(table), build(Facts, table["facts"], where=f"{path}: facts"))
+
+
+def _read_sealed(path: Path) -> Table:
+    kind, command = ("comparison", "compare") if path.name == COMPARISON else ("run", "run")
+    table = read_toml(
+        path, fix=f"undo the change; as another {kind}, start it elsewhere: manyheads {command} FILE --out NEW"
+    )
+    schema = table.get("schema", SCHEMA)
+    if not isinstance(schema, int) or schema > SCHEMA:
+        raise UserError(
+            f"{path.parent} was written by a newer manyheads",
+            given=f"schema {schema}",
+            allowed=f"up to {SCHEMA}",
+            fix="upgrade manyheads to read it",
+        )
+    return table
+
+
+def _settings(table: Table) -> Table:
+    return {k: v for k, v in table.items() if k not in ("schema", "facts")}
+
+
+@settings
+class Facts:
+    """What a run keeps of its federation, to be loaded without it."""
+
+    fingerprint: str
+    """a hash of all samples and of their division"""
+    clients: int
+    """number of clients"""
+    sample_shape: tuple[int, ...]
+    """of one input"""
+    outputs: int
+    """number of classes, or length of the targets"""
+    task: str
+    """classification or regression"""
+    dtype: str
+    """of the inputs"""
+    loss: str | None = None
+    """what the loss means, if that is not the usual one of the task"""
+
+    @classmethod
+    def of(cls, federation: Federation) -> Facts:
+        return cls(
+            fingerprint=federation.fingerprint,
+            clients=len(federation),
+            sample_shape=federation.sample_shape,
+            outputs=federation.outputs,
+            task=federation.task,
+            dtype=str(federation.train.x.dtype),
+            loss=federation.encoding.loss or None,
+        )
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Everything that a run's folder keeps about how it was made: settings, all defaults filled in, and facts."""
+
+    settings: Table
+    facts: Facts
+
+    @classmethod
+    def of(cls, algorithm: Algorithm, federation: Federation, training: Training, made: Table) -> RunConfig:
+        """``made`` tells how the data and the model were made; without it, they are the user's own objects."""
+        own = {"data": {"name": CUSTOM}, "model": {"name": CUSTOM}}
+        method = {"algorithm": {"name": algorithm.name, **as_dict(algorithm)}}
+        return cls(own | made | as_dict(training) | method, Facts.of(federation))
+
+    def write(self, folder: Path) -> None:
+        write_toml(folder / RUN, {"schema": SCHEMA, **self.table})
+
+    @property
+    def table(self) -> Table:
+        return self.settings | {"facts": as_dict(self.facts)}
+
+    @property
+    def fixed(self) -> Table:
+        """What a resume may not change: all but rounds, checkpoints, workers, and where the data are."""
+        kept = {k: v for k, v in self.table.items() if k not in ("rounds", "checkpoint_seconds")}
+        data = {k: v for k, v in kept["data"].items() if k != "path"}  # the fingerprint tells what was there
+        return kept | {"engine": {"mode": kept["engine"]["mode"]}, "data": data}
+
+    @property
+    def hash(self) -> str:
+        """Of all that a resume may not change; the other files of a run carry it."""
+        return fingerprint(to_json(self.fixed).encode())
+
+    def require_same(self, now: RunConfig) -> None:
+        """Refuse to resume this run as ``now``, if that has other settings than a resume may change."""
+
+        def found(config: RunConfig) -> Table:
+            return config.fixed | {name: placed(config.fixed[name]) for name in ("data", "model")}
+
+        old, new = found(self), found(now)
+        for name in old.keys() | new.keys():
+            if old.get(name) != new.get(name):
+                raise UserError(
+                    f"{name} is not what this run was started with",
+                    where="resume",
+                    given=new.get(name),
+                    allowed=str(old.get(name)),
+                )
+
+    def resumed_as(self, now: RunConfig) -> RunConfig:
+        """This configuration with what a resume changes: rounds, checkpoints, workers, and where the data are."""
+        place = {k: v for k, v in now.settings["data"].items() if k == "path"}
+        changes = {name: now.settings[name] for name in CHANGEABLE}
+        return replace(self, settings=self.settings | changes | {"data": self.settings["data"] | place})
+
+    def training(self, where: object) -> Training:
+        """The settings of the round loop; ``where`` names the run in errors, here and below."""
+        known = {f.name: self.settings[f.name] for f in fields(Training) if f.name in self.settings}
+        return build(Training, known, where=str(where))
+
+    def algorithm(self, where: object) -> Algorithm:
+        table = dict(self.settings["algorithm"])
+        return build(ALGORITHMS.find(table.pop("name")), table, where=f"{where}: algorithm")
+
+    def model(self, where: object) -> Model:
+        """The model with its initial parameters."""
+        table = dict(self.settings["model"])
+        name = table.pop("name")
+        if name == CUSTOM:
+            raise UserError(
+                f"{where} was made with a model of your own", fix="give it again: manyheads.load(path, model=...)"
+            )
+        spec = build(MODELS.find(name), table, where=f"{where}: model")
+        facts, seed = self.facts, self.training(where).seed
+        return build_model(spec, facts.sample_shape, facts.outputs, seed, facts.dtype)
