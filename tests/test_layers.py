@@ -1,4 +1,4 @@
-"""Imports point one way: core <- data, models, metrics, algorithms <- engines <- monitors <- run <- theory <- experiments <- report <- cli."""
+"""Imports point one way: core <- data, models, metrics, algorithms <- engines <- monitors <- run <- onboarding, theory <- experiments <- report <- cli."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ MAY_IMPORT = {
 MAY_IMPORT["engines"] = {*MAY_IMPORT}
 MAY_IMPORT["monitors"] = {*MAY_IMPORT}
 MAY_IMPORT["run"] = {*MAY_IMPORT}
+MAY_IMPORT["onboarding"] = {*MAY_IMPORT}
 MAY_IMPORT["theory"] = {*MAY_IMPORT}
 MAY_IMPORT["experiments"] = {*MAY_IMPORT}
 MAY_IMPORT["report"] = {*MAY_IMPORT}

@@ -29,7 +29,8 @@ from manyheads.experiments import compare
 from manyheads.metrics import METRICS, Metric, Predictions, SampleMetric
 from manyheads.models import Model
 from manyheads.monitors import MONITORS, Monitor
-from manyheads.run import Evaluate, Run, load, personalize, simulate
+from manyheads.onboarding import personalize
+from manyheads.run import Evaluate, Run, load, simulate
 
 __all__ = [
     "APFL",

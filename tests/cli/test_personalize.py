@@ -239,7 +239,7 @@ def test_a_regression_predicts_in_the_unit_of_the_target(tmp_path, capsys):
 
 
 def test_without_the_packages_of_onnx(digits, model, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("manyheads.run.export.find_spec", lambda name: None)
+    monkeypatch.setattr("manyheads.onboarding.export.find_spec", lambda name: None)
     words = ["personalize", digits, model / "own.npz", "--out", tmp_path / "model"]
     assert "pip install" in error_of(capsys, *words, "--export", "onnx")
     assert facts_of(capsys, *words, "--curve", 5)["exports"].keys() == {"torch"}

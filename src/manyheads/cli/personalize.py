@@ -14,10 +14,11 @@ from rich.text import Text
 from manyheads.cli.output import Plain
 from manyheads.core.errors import UserError, one_of
 from manyheads.core.plain import to_json, visible
-from manyheads.run import load, save_personal
-from manyheads.run import personalize as make_personal
-from manyheads.run.export import FORMATS, require
-from manyheads.run.model_folder import check_place
+from manyheads.onboarding import personalize as make_personal
+from manyheads.onboarding import save_personal
+from manyheads.onboarding.export import FORMATS, require
+from manyheads.onboarding.model_folder import check_place
+from manyheads.run import load
 
 __all__ = ["personalize"]
 

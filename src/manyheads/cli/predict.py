@@ -14,7 +14,7 @@ from manyheads.core.errors import UserError
 from manyheads.core.files import replacing, write_text
 from manyheads.core.plain import to_json
 from manyheads.data.sites.new_site import read_new_site
-from manyheads.run import PersonalModel
+from manyheads.onboarding import PersonalModel
 
 __all__ = ["predict"]
 

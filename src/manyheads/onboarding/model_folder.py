@@ -33,8 +33,8 @@ from manyheads.data import Encoding, Samples
 from manyheads.data.sites.new_site import NewSite
 from manyheads.engines.client_data import ClientData
 from manyheads.models import MODELS, build_model
-from manyheads.run.export import FORMATS, Outputs, available, export, onnx_outputs
-from manyheads.run.personalize import Personal
+from manyheads.onboarding.export import FORMATS, Outputs, available, export, onnx_outputs
+from manyheads.onboarding.personalize import Personal
 
 __all__ = ["PersonalModel", "Predictions", "check_place", "save_personal"]
 

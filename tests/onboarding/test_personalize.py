@@ -25,9 +25,9 @@ from manyheads.data.encoding import Scaling
 from manyheads.data.samples import Samples
 from manyheads.data.sites.new_site import new_site, read_new_site
 from manyheads.data.sites.source import Sites
-from manyheads.run import PersonalModel, save_personal
-from manyheads.run import export as exporting
-from manyheads.run.personalize import _split
+from manyheads.onboarding import PersonalModel, save_personal
+from manyheads.onboarding import export as exporting
+from manyheads.onboarding.personalize import _split
 
 FEDERATION = federate(Digits().pool(seed=0), Classes(3), clients=12, seed=0).with_new_clients(2, seed=0)
 
@@ -271,7 +271,7 @@ def test_killed_before_the_last_step_there_is_no_folder(fedrep, tmp_path):
     code = f"""
 import os, signal, manyheads as mh
 from pathlib import Path
-from manyheads.run import model_folder, save_personal
+from manyheads.onboarding import model_folder, save_personal
 mine = mh.personalize(mh.load({str(run)!r}), {str(tmp_path / "new.npz")!r}, curve=[])
 Path.replace = lambda self, target: os.kill(os.getpid(), signal.SIGKILL)
 save_personal(mine, {str(tmp_path / "model")!r}, exports=[])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from manyheads import UserError
-from manyheads.run.export import onnx_outputs
+from manyheads.onboarding.export import onnx_outputs
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")

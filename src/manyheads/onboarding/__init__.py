@@ -1,0 +1,6 @@
+"""A trained run at a new site: a model of the site's own, the folder and the exports it is kept in, its predictions."""
+
+from manyheads.onboarding.model_folder import PersonalModel, save_personal
+from manyheads.onboarding.personalize import Personal, personalize
+
+__all__ = ["Personal", "PersonalModel", "personalize", "save_personal"]
