@@ -25,11 +25,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if own:
         streams.guard()
     try:
-        from manyheads.cli.app import command  # slow: torch
+        from manyheads.cli.app import app_for, called
 
+        app = app_for(words)  # slow where it imports torch
         if own:
             stops.by_interrupt()
-        code = command(words)
+        code = called(app, words)
         sys.stdout.flush()
     except KeyboardInterrupt:
         code = stops.stopped()

@@ -3,32 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 
 from manyheads import __version__
-from manyheads.cli.algorithms import algorithms
-from manyheads.cli.compare import compare, compare_flags
-from manyheads.cli.data import data_app
-from manyheads.cli.flags import with_flags
-from manyheads.cli.given import refuse_unknown
-from manyheads.cli.live import live
-from manyheads.cli.personalize import personalize
-from manyheads.cli.predict import predict
-from manyheads.cli.report import report
-from manyheads.cli.run import run, run_flags
-from manyheads.cli.theory import theory, theory_flags
 from manyheads.core.errors import UserError
 
-__all__ = ["command"]
+__all__ = ["ABOUT", "app_for", "called"]
 
-# typer keeps its own copy of click, and shows only this of the errors for wrong words on the command line
+ABOUT = {
+    "compare": "Should we federate at all? Which method, which sites gain, how sure are we, what does it cost?",
+    "run": "Train one method on one federation.",
+    "report": "Make report.html: one page that works offline, on a phone and on paper.",
+    "live": "Serve a page with the curves of a run as they grow, on this machine alone, until Ctrl-C.",
+    "personalize": "Give a new client its own model, from a trained run and a few samples of the client.",
+    "predict": "Predict with a model of [bold]manyheads personalize[/bold].",
+    "algorithms": "List the methods: their paper, what travels, what stays, and their settings.",
+    "theory": "Show a theorem at work: its quantities on a run, its assumptions one by one, its bound beside what is "
+    "measured.",
+    "data": "What data there is: list, get, check your own, describe a federation.",
+}
+"""The commands, each of the module of its name in this package, and the first line of its help."""
+
+# typer shows only this of click's errors for wrong words on the command line
 _WrongWords: Any = next(cls for cls in typer.BadParameter.__mro__ if cls.__name__ == "ClickException")
 
 
 def app_for(arguments: Sequence[str]) -> typer.Typer:
-    """The command line, with the flags of the things that ``arguments`` name."""
+    """The command line, with the flags of the things that ``arguments`` name.
+
+    Only the command that is called is imported, and torch with it; of the others the help needs names and first lines.
+    """
     app = typer.Typer(
         help="Personalized federated learning: one shared body, many personal heads.",
         no_args_is_help=True,
@@ -46,21 +53,31 @@ def app_for(arguments: Sequence[str]) -> typer.Typer:
             typer.echo(__version__)
             raise typer.Exit
 
-    app.command()(with_flags(compare, compare_flags(arguments)))
-    app.command()(with_flags(run, run_flags(arguments)))
-    app.command()(report)
-    app.command()(live)
-    app.command()(personalize)
-    app.command()(predict)
-    app.command()(algorithms)
-    app.command()(with_flags(theory, theory_flags(arguments)))
-    app.add_typer(data_app(arguments), name="data")
+    called = next((word for word in arguments if not word.startswith("-")), None)
+    for name, about in ABOUT.items():
+        if name == called:
+            _add(app, name, arguments)
+        else:
+            app.command(name, short_help=about)(lambda: None)
     return app
 
 
-def command(arguments: Sequence[str]) -> int:
+def _add(app: typer.Typer, name: str, arguments: Sequence[str]) -> None:
+    """A command as its module makes it: a function, with flags if there are any, or an app of its own."""
+    from manyheads.cli.flags import with_flags
+
+    module = import_module(f"manyheads.cli.{name}")
+    if hasattr(module, f"{name}_app"):
+        app.add_typer(getattr(module, f"{name}_app")(arguments), name=name, help=ABOUT[name])
+        return
+    flags = getattr(module, f"{name}_flags", None)
+    function = getattr(module, name)
+    app.command(name, short_help=ABOUT[name])(with_flags(function, flags(arguments)) if flags else function)
+
+
+def called(app: typer.Typer, arguments: Sequence[str]) -> int:
     """Do what ``arguments`` say; the exit code."""
-    made = typer.main.get_command(app_for(arguments))
+    made = typer.main.get_command(app)
     try:
         # not by its main(), which makes other errors and exit codes of interrupts and of closed pipes
         with made.make_context("manyheads", list(arguments)) as context:
@@ -71,6 +88,8 @@ def command(arguments: Sequence[str]) -> int:
         if not error.format_message():  # no command was named, and the help has been shown
             return 2
         if "run" in arguments[:1] or "compare" in arguments[:1]:
+            from manyheads.cli.given import refuse_unknown
+
             refuse_unknown(arguments)
         raise UserError(error.format_message()) from error
     return 0

@@ -28,9 +28,7 @@ LABELS_SHOWN = 8
 
 def data_app(arguments: Sequence[str]) -> typer.Typer:
     """The commands below ``data``, with the flags of the data that ``arguments`` name."""
-    app = typer.Typer(
-        help="What data there is: list, get, check your own, describe a federation.", no_args_is_help=True
-    )
+    app = typer.Typer(no_args_is_help=True)
     app.command("list")(list_sources)
     app.command()(get)
     app.command()(with_flags(check, [f for f in flags_of(Reading, "Columns", ("data",)) if f.path[-1] != "path"]))

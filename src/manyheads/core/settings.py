@@ -6,8 +6,13 @@ from Python, a TOML file or a flag, and a wrong one is a :class:`UserError` in t
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from itertools import pairwise
+from textwrap import dedent
 from typing import Any, NamedTuple, TypeVar, cast, dataclass_transform
 
 import pydantic
@@ -19,7 +24,7 @@ from manyheads.core.errors import UserError, one_of
 __all__ = ["Setting", "as_dict", "build", "changed", "settings", "walk"]
 
 T = TypeVar("T")
-_CONFIG = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+_CONFIG = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
 @dataclass_transform(frozen_default=True)
@@ -96,9 +101,24 @@ def _fields(cls: Any) -> dict[str, FieldInfo]:
 
 
 def _doc(cls: type, name: str) -> str:
-    """The string below a field, in the class of the family that declares it."""
-    family = (c for c in cls.__mro__ if hasattr(c, "__pydantic_fields__"))
-    return next((d for c in family if (d := _fields(c)[name].description)), "")
+    """The string below a field, in the nearest class that has one; else what its type says (``core.fields``)."""
+    below = next((docs[name] for base in cls.__mro__ if name in (docs := _docs(base))), None)
+    return below or _fields(cls)[name].description or ""
+
+
+@cache
+def _docs(cls: type) -> dict[str, str]:
+    """The strings below a class's own fields; read from its source when first asked for, since that is slow."""
+    try:
+        (tree,) = ast.parse(dedent(inspect.getsource(cls))).body
+    except (OSError, TypeError, SyntaxError):  # a builtin, or made where no source is kept
+        return {}
+    found = {}
+    for field, below in pairwise(tree.body if isinstance(tree, ast.ClassDef) else ()):
+        match field, below:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                found[name] = inspect.cleandoc(text)
+    return found
 
 
 def _user_error(cls: type, error: ValidationError, *, where: str) -> UserError:

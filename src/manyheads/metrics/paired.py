@@ -11,7 +11,6 @@ from statistics import NormalDist
 from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy.special import stdtrit
 
 __all__ = ["Estimate", "Kind", "estimate", "overall"]
 
@@ -75,6 +74,8 @@ def _over_samples(values: np.ndarray, kind: Kind, added: float = 1.0) -> float:
         return spread / count
     if count < 2:
         return np.inf
+    from scipy.special import stdtrit  # slow to import
+
     few = float(stdtrit(count - 1, 0.975)) / NormalDist().inv_cdf(0.975)  # Student's wider interval
     return few**2 * spread / (count - 1)
 
