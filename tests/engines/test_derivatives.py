@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
+from manyheads.core.tasks import Classification, task_named
 from manyheads.engines.chain import Chain
 from manyheads.engines.derivatives import Losses, gradient, hvp
 
@@ -62,7 +63,7 @@ def test_by_hand_as_by_autograd(task, name, trained, shared):
     each = {k: torch.stack([v * (1 + 0.3 * (not shared) * c) for c in range(CLIENTS)]) for k, v in start.items()}
     vector = {k: torch.randn_like(v) for k, v in each.items()}
     params = start if shared else each
-    task_losses = Losses(task, y, weight)
+    task_losses = Losses(task_named(task), y, weight)
     loss, slope = gradient(chain, params, x, task_losses)
     again, product = hvp(chain, params, x, task_losses, vector)
     torch.testing.assert_close(loss, again)
@@ -81,7 +82,7 @@ def test_by_hand_as_by_autograd(task, name, trained, shared):
 
 def test_frozen_layers_at_the_bottom():
     module, (x, y, weight) = NETS["elu"](), batch("classification")
-    chain, losses = Chain.of(module), Losses("classification", y, weight)
+    chain, losses = Chain.of(module), Losses(Classification(), y, weight)
     assert chain is not None
     head = {k: v.detach() for k, v in module.named_parameters() if k.startswith("4")}
     vector = {k: torch.randn(CLIENTS, *v.shape, dtype=v.dtype) for k, v in head.items()}

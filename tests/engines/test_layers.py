@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from manyheads import SGD
+from manyheads.core.tasks import Classification
 from manyheads.engines.chain import Chain, descend
 from manyheads.engines.descent import Descent
 from manyheads.engines.layers import Direct, Dual, Start, Steps, Trail, layer_for
@@ -33,7 +34,7 @@ def steps_of(sizes, passes, batch, inputs, seed=0):
     labels = torch.from_numpy(rng.integers(0, 3, sum(sizes)))
     rows_TCB = torch.from_numpy(rows)
     return Steps(
-        x, rows_TCB, torch.from_numpy(weight), labels[rows_TCB], "classification", plans, starts, np.array(sizes)
+        x, rows_TCB, torch.from_numpy(weight), labels[rows_TCB], Classification(), plans, starts, np.array(sizes)
     )
 
 
@@ -154,7 +155,7 @@ def test_the_cheapest_form_is_taken(shape, samples, visits, batch, opt, first, l
         rows,
         rows,
         rows,
-        "classification",
+        Classification(),
         [plan],
         np.zeros(1, int),
         np.array([samples]),

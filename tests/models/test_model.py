@@ -8,7 +8,8 @@ from problems import ConvNet, images, ragged, small_net
 from torch import nn
 
 from manyheads import Engine, FedAvg, FedRep, Local, Model, UserError, simulate
-from manyheads.models import MLP, MODELS, LinearRepresentation, build_model, losses
+from manyheads.core.tasks import task_named
+from manyheads.models import MLP, MODELS, LinearRepresentation, build_model
 from manyheads.models.stacked import is_plain, stacked_forward
 
 
@@ -352,15 +353,15 @@ def test_checking_leaves_no_hook_behind_even_after_an_error():
 def test_the_loss_of_classification_is_minus_the_log_probability_of_the_label():
     out = torch.tensor([[1.0, 2.0, 0.5], [0.0, 0.0, 0.0]])
     expected = -out.softmax(dim=1)[[0, 1], [1, 2]].log()
-    torch.testing.assert_close(losses("classification", out, torch.tensor([1, 2])), expected)
+    torch.testing.assert_close(task_named("classification").losses(out, torch.tensor([1, 2])), expected)
 
 
 def test_the_loss_of_regression_is_half_the_squared_error_summed_over_targets():
     out, y = torch.tensor([[1.0, 2.0], [0.0, -1.0]]), torch.tensor([[0.0, 4.0], [0.0, 0.0]])
-    assert losses("regression", out, y).tolist() == [2.5, 0.5]
+    assert task_named("regression").losses(out, y).tolist() == [2.5, 0.5]
     one = torch.tensor([3.0, 1.0])
     for shape in ((2,), (2, 1)):
-        assert losses("regression", one.reshape(shape), torch.tensor([1.0, 1.0])).tolist() == [2.0, 0.0]
+        assert task_named("regression").losses(one.reshape(shape), torch.tensor([1.0, 1.0])).tolist() == [2.0, 0.0]
 
 
 @pytest.mark.parametrize("spec", [MLP(hidden=(7, 5)), MLP(hidden=()), LinearRepresentation(rank=4)], ids=str)

@@ -41,6 +41,8 @@ class Task(ABC):
     """names of what is measured in every evaluation; the first is the score by which methods are compared"""
     reported: ClassVar[float] = 1.0
     """what is told as the loss over what is minimised"""
+    loss_words: ClassVar[str] = ""
+    """what is told as the loss, if the loss is the score"""
     closed_form: ClassVar[ClosedForm | None] = None
 
     @abstractmethod
@@ -121,6 +123,7 @@ class Regression(Task):
 
     name = "regression"
     reported = 2.0
+    loss_words = "squared error"
     closed_form = _SquaredError()
 
     def losses(self, outputs: Tensor, labels: Tensor) -> Tensor:

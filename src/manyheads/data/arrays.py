@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from manyheads.core.errors import UserError
-from manyheads.data.encoding import Task
+from manyheads.core.tasks import task_named
 
 __all__ = ["arrays_of", "targets_of"]
 
@@ -30,8 +30,8 @@ def arrays_of(client: Any, where: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def targets_of(
-    clients: Sequence[np.ndarray], task: Task | None, named: bool
-) -> tuple[Task, tuple[str, ...], list[np.ndarray]]:
+    clients: Sequence[np.ndarray], task: str | None, named: bool
+) -> tuple[str, tuple[str, ...], list[np.ndarray]]:
     """The task, the names of the classes (if they are not their numbers), and the targets of all clients.
 
     >>> targets_of([np.array([1, 2]), np.array([2])], None, named=True)
@@ -49,7 +49,7 @@ def targets_of(
         raise UserError("labels of a kind that is not known", given=", ".join(sorted({str(y.dtype) for y in clients})))
     if task is None:
         task = "regression" if "f" in kinds else "classification"
-    if task == "regression":
+    if not task_named(task).classes:
         return task, (), [_numbers(y) for y in clients]
     clients = [y.reshape(len(y)) if y.shape == (len(y), 1) else y for y in clients]
     if any(y.ndim != 1 for y in clients):

@@ -7,14 +7,14 @@ from collections.abc import Callable
 import numpy as np
 
 from manyheads.core.errors import UserError
-from manyheads.data.encoding import Task
+from manyheads.core.tasks import task_named
 from manyheads.data.samples import Samples
 
 __all__ = ["check_split"]
 
 
 def check_split(
-    split: Samples, data: str, name: str, task: Task, outputs: int, client_name: Callable[[int], str]
+    split: Samples, data: str, name: str, task: str, outputs: int, client_name: Callable[[int], str]
 ) -> None:
     """Refuse offsets that do not fit the arrays, labels out of range, and values that are not finite.
 
@@ -32,7 +32,7 @@ def check_split(
         or (np.diff(split.offsets) < 0).any()
     ):
         raise UserError(f"{data}: {name} data does not fit its offsets")
-    if task == "classification":
+    if task_named(task).classes:
         wrong = (split.y < 0) | (split.y >= outputs)
         if wrong.any():
             row = int(np.flatnonzero(wrong)[0])
@@ -41,7 +41,7 @@ def check_split(
                 given=int(split.y[row]),
                 allowed=f"0 to {outputs - 1}",
             )
-    arrays = {"inputs": split.x, **({"targets": split.y} if task == "regression" else {})}
+    arrays = {"inputs": split.x, **({"targets": split.y} if not task_named(task).classes else {})}
     for what, array in arrays.items():
         if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
             row = int(np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(1))[0])

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from manyheads.core.errors import UserError
 from manyheads.core.settings import settings
+from manyheads.core.tasks import task_named
 from manyheads.data.sites.columns import Columns
 
-__all__ = ["Encoding", "Raw", "Scaling", "Task"]
+__all__ = ["Encoding", "Raw", "Scaling"]
 
-Task = Literal["classification", "regression"]
 DTYPES = ("bool", *(f"{kind}{bits}" for kind in ("uint", "int") for bits in (8, 16, 32, 64)))
 DTYPES += ("float16", "float32", "float64")
 Raw: TypeAlias = Mapping[str, np.ndarray] | np.ndarray
@@ -37,7 +37,7 @@ class Scaling:
 class Encoding:
     """From a client's samples to the model's inputs, and from its outputs to labels or values."""
 
-    task: Task
+    task: str
     """what the outputs are for"""
     outputs: int
     """classes, or the length of a regression target"""
@@ -55,6 +55,7 @@ class Encoding:
     """training images are cropped and mirrored at random"""
 
     def __post_init__(self) -> None:
+        task_named(self.task)
         if self.outputs < 1 or not all(size > 0 for size in self.shape):
             raise UserError("a sample and its output have at least one number", where="shape", given=self.shape)
         if self.label_names and len(self.label_names) != self.outputs:
@@ -67,7 +68,7 @@ class Encoding:
     @property
     def labels(self) -> tuple[str, ...]:
         """The names of the classes; empty for a regression."""
-        numbers = range(self.outputs if self.task == "classification" else 0)
+        numbers = range(self.outputs if task_named(self.task).classes else 0)
         return self.label_names or tuple(str(i) for i in numbers)
 
     @property
@@ -77,10 +78,9 @@ class Encoding:
 
     @property
     def loss(self) -> str:
-        """What the loss of a regression is, in words; nothing for a classification, whose score is the accuracy."""
-        if self.task == "classification":
-            return ""
-        return "squared error" if self.target[1] == 1 else "squared error over the variance of the target"
+        """What the loss is, in words; nothing for a task whose score is another metric, such as the accuracy."""
+        words = task_named(self.task).loss_words
+        return f"{words} over the variance of the target" if words and self.target[1] != 1 else words
 
     def of_site(self, samples: Raw, rows: np.ndarray) -> Encoding:
         """The encoding of one site, of which ``rows`` are the training samples."""

@@ -15,10 +15,11 @@ from numpy.typing import ArrayLike
 from manyheads.core.errors import UserError
 from manyheads.core.randomness import Purpose, generator
 from manyheads.core.settings import as_dict, build
+from manyheads.core.tasks import task_named
 from manyheads.core.words import printable, quoted
 from manyheads.data.arrays import arrays_of, targets_of
 from manyheads.data.checks import check_split
-from manyheads.data.encoding import Encoding, Scaling, Task
+from manyheads.data.encoding import Encoding, Scaling
 from manyheads.data.hashes import held_by_one_client, sample_hashes
 from manyheads.data.samples import Samples, split_each
 from manyheads.data.saving import read_folder, write_folder
@@ -41,7 +42,7 @@ class Federation:
     name: str
     train: Samples
     test: Samples
-    task: Task
+    task: str
     outputs: int
     """classes, or the length of a regression target"""
     validation: Samples | None = None
@@ -165,7 +166,7 @@ class Federation:
         *,
         name: str = "custom",
         test_fraction: float = 0.2,
-        task: Task | None = None,
+        task: str | None = None,
         outputs: int | None = None,
         client_names: Sequence[str] | None = None,
         seed: int = 0,
@@ -182,7 +183,7 @@ class Federation:
         whole = Samples.of([(x, y) for (x, _), y in zip(own, targets, strict=True)])
         if outputs is None:
             shape = whole.y.shape[1:]
-            outputs = len(labels) or (int(whole.y.max()) + 1 if task == "classification" else math.prod(shape))
+            outputs = len(labels) or (int(whole.y.max()) + 1 if task_named(task).classes else math.prod(shape))
         train, test = split_each(whole, test_fraction, seed)
         names = tuple(client_names) if client_names is not None else None
         return cls(name, train, test, task, outputs, client_names=names, label_names=labels)
@@ -191,7 +192,7 @@ class Federation:
         """Move a fraction of each client's training data to its validation data, for choosing settings."""
         if not fraction:
             return self
-        by_label = self.columns is not None and self.task == "classification"
+        by_label = self.columns is not None and task_named(self.task).classes
         train, validation = split_each(self.train, fraction, seed, Purpose.SPLIT, 1, by_label=by_label)
         hashes = None
         if self.hashes is not None:  # they carry the samples' labels, so they are split as the samples are

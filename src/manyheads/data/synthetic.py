@@ -11,7 +11,6 @@ from pydantic import Field
 from manyheads.core.errors import UserError
 from manyheads.core.randomness import Purpose, generator
 from manyheads.core.settings import settings
-from manyheads.data.encoding import Task
 from manyheads.data.federation import Federation
 from manyheads.data.samples import Samples
 
@@ -67,7 +66,7 @@ class LinearTasks:
     def federation(self, seed: int) -> Federation:
         truth = self.truth(seed)
         train, test = (self._samples(truth, n, seed, split) for split, n in ((1, self.samples), (2, self.test_samples)))
-        task: Task = "classification" if self.classes else "regression"
+        task = "classification" if self.classes else "regression"
         return Federation(self.name, train, test, task, self.classes or 1, truth=truth.body)
 
     def _samples(self, truth: Truth, each: int, seed: int, split: int) -> Samples:

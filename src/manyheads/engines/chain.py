@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from manyheads.core.optim import SGD
-from manyheads.engines.client_data import Task, take
+from manyheads.core.tasks import Task
+from manyheads.engines.client_data import take
 from manyheads.engines.descent import Pull
 from manyheads.engines.layers import Dual, Layer, Start, Steps, layer_for
 from manyheads.models.net import is_tied
@@ -180,11 +181,6 @@ def _on_their_way(
 
 def loss_and_slope(task: Task, labels: Tensor, weight_CB: Tensor, out_CBO: Tensor) -> tuple[Tensor, Tensor]:
     """Each client's weighted loss, and its gradient with respect to the outputs."""
-    if task == "classification":
-        log, right = out_CBO.log_softmax(dim=2), labels.unsqueeze(2)
-        loss_CB = -log.gather(2, right).squeeze(2)
-        slope = log.exp_().scatter_(2, right, -1.0, reduce="add")
-    else:
-        slope = out_CBO - labels.reshape(out_CBO.shape)
-        loss_CB = 0.5 * slope.square().sum(dim=2)
-    return (loss_CB * weight_CB).sum(dim=1), slope.mul_(weight_CB.unsqueeze(2))
+    assert task.closed_form is not None
+    loss_CB, slope_CBO = task.closed_form.losses_and_slopes(out_CBO, labels)
+    return (loss_CB * weight_CB).sum(dim=1), slope_CBO.mul_(weight_CB.unsqueeze(2))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from manyheads.core.tasks import Task, task_named
 from manyheads.core.trees import aligned
 from manyheads.data import Samples, Scaling
 from manyheads.engines.augment import crop_flip, no_crops
@@ -18,8 +18,6 @@ __all__ = ["ClientBatch", "ClientData", "channels_last", "pad_rows", "slices", "
 
 SLICE, IMAGE_SLICE = 1024, 64
 """samples in one forward pass without gradient; of images fewer, whose activations would fall out of the cache"""
-
-Task = Literal["classification", "regression"]
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,7 @@ class ClientData:
 
     @classmethod
     def of(
-        cls, samples: Samples, task: Task, like: Tensor, scaling: Scaling | None = None, augment: bool = False
+        cls, samples: Samples, task: str, like: Tensor, scaling: Scaling | None = None, augment: bool = False
     ) -> ClientData:
         """The device and the number type are those of a parameter. Bytes become numbers; other integers stay."""
         x, y = (torch.from_numpy(v if v.flags.writeable else np.array(v)) for v in (samples.x, samples.y))
@@ -45,8 +43,9 @@ class ClientData:
                 mean, std = (like.new_tensor(v).reshape(-1, 1, 1) for v in (scaling.mean, scaling.std))
                 x = (x - mean) / std
         x = x.to(like.device, like.dtype if x.is_floating_point() else None)
-        y = y.to(like.device, torch.int64 if task == "classification" else like.dtype)
-        return cls(x, y, samples.offsets, task, like.dtype, augment)
+        kind = task_named(task)
+        y = y.to(like.device, kind.label_type(like))
+        return cls(x, y, samples.offsets, kind, like.dtype, augment)
 
     @property
     def sizes(self) -> np.ndarray:

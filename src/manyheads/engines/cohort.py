@@ -251,6 +251,8 @@ class LocalCohort:
 
     def _chain(self, net: Net, x: Tensor) -> Chain | None:
         """The layers, if they are a plain chain, which needs no autograd; augmented images are made batch by batch."""
+        if self.data.task.closed_form is None:
+            return None
         if net not in self._chains:
             self._chains[net] = Chain.of(net.module, net.prefix)
         chain = self._chains[net]

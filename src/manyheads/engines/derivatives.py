@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from manyheads.core.tasks import Task
 from manyheads.engines.chain import Chain, loss_and_slope
-from manyheads.engines.client_data import Task
 from manyheads.engines.layers import product
 
 __all__ = ["Losses", "gradient", "hvp"]
@@ -35,10 +35,8 @@ class Losses:
 
     def curved(self, out_CBO: Tensor, rate_CBO: Tensor) -> Tensor:
         """Their Hessian with respect to the outputs, times a rate of change of the outputs."""
-        if self.task == "classification":
-            p = out_CBO.softmax(dim=2)
-            rate_CBO = p * (rate_CBO - (p * rate_CBO).sum(dim=2, keepdim=True))
-        return rate_CBO * self.weight_CB.unsqueeze(2)
+        assert self.task.closed_form is not None
+        return self.task.closed_form.curved(out_CBO, rate_CBO) * self.weight_CB.unsqueeze(2)
 
 
 @torch.no_grad()

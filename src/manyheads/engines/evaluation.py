@@ -13,12 +13,9 @@ from torch import Tensor
 from manyheads.core.trees import Tree
 from manyheads.engines.client_data import ClientData, slices
 from manyheads.engines.cohort import STACK_BELOW, Mode
-from manyheads.models import Model, Net, losses
+from manyheads.models import Model, Net
 
-__all__ = ["REPORTED", "Outcomes", "Scores", "evaluate"]
-
-REPORTED = {"classification": 1.0, "regression": 2.0}
-"""what is told as the loss over what is minimised: of a regression the squared error, of which training takes half"""
+__all__ = ["Outcomes", "Scores", "evaluate"]
 
 
 class Scores(NamedTuple):
@@ -71,8 +68,8 @@ def evaluate(model: Model, params: Tree, data: ClientData, mode: Mode = "auto") 
         out = _stacked(net, own, shared, x, data)
     else:
         out = torch.cat(list(_looped(net, own, shared, x, data)))
-    each = REPORTED[data.task] * losses(data.task, out, data.y).double().cpu()
-    right = (out.argmax(dim=1) == data.y).double().cpu() if data.task == "classification" else torch.zeros_like(each)
+    each = data.task.reported * data.task.losses(out, data.y).double().cpu()
+    right = (out.argmax(dim=1) == data.y).double().cpu() if data.task.classes else torch.zeros_like(each)
     return Outcomes(each.numpy(), right.numpy(), data.sizes)
 
 

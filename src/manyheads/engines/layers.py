@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from manyheads.core.optim import SGD
-from manyheads.engines.client_data import Task, take
+from manyheads.core.tasks import Task
+from manyheads.engines.client_data import take
 from manyheads.engines.descent import Descent, Pull
 
 __all__ = ["Direct", "Dual", "Layer", "Start", "Steps", "Trail", "layer_for", "product"]

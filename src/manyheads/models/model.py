@@ -7,17 +7,15 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from manyheads.core.errors import UserError, one_of
+from manyheads.core.tasks import Task, task_named
 from manyheads.core.trees import Params, Tree
 from manyheads.models.copied import copied
 from manyheads.models.net import Net, statistics_of
 from manyheads.models.trial import try_out
 
 __all__ = ["Model"]
-
-Task = Literal["classification", "regression"]
 
 
 class Model:
@@ -111,12 +109,12 @@ class Model:
                 raise UserError(f"the buffer {name!r} holds no real numbers, so it has no mean over clients")
         return buffers
 
-    def check(self, x: Tensor, task: Task, outputs: int) -> None:
+    def check(self, x: Tensor, task: str, outputs: int) -> None:
         """Try the model on a few samples: its output must fit the labels. Learns how it may be run."""
         head = self._prefixes[0] if len(self._prefixes) == 1 else ""
 
         def check_output(out: object, samples: int) -> None:
-            self._check_output(out, samples, task, outputs)
+            task_named(task).check_output(out, samples, outputs)
 
         verdict = try_out(self.module, self.params, self.statistics, head, x, check_output)
         self.random = self.random or verdict.random
@@ -124,17 +122,6 @@ class Model:
         if verdict.headed:
             within = [name for name in self.statistics if name.startswith(f"{head}.")]
             self.head_net = Net(self.module.get_submodule(head), f"{head}.", within)
-
-    @staticmethod
-    def _check_output(out: object, samples: int, task: Task, outputs: int) -> None:
-        shape = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
-        if shape != (samples, outputs) and not (task == "regression" and outputs == 1 and shape == (samples,)):
-            kind = f"{outputs} {'classes' if task == 'classification' else 'targets'}"
-            raise UserError(
-                "the model's output does not fit the labels",
-                given=f"outputs of shape {shape[1:]}" if isinstance(shape, tuple) else shape,
-                allowed=f"({outputs},) for {task} with {kind}",
-            )
 
     def features(self, body: Mapping[str, Tensor], x: Tensor) -> Tensor:
         """What the head gets to see: its input, with this body."""
@@ -149,7 +136,5 @@ class Model:
 
 
 def losses(task: Task, outputs: Tensor, labels: Tensor) -> Tensor:
-    """The loss of every sample: cross entropy, or half the squared error (summed over targets)."""
-    if task == "classification":
-        return functional.cross_entropy(outputs, labels, reduction="none")
-    return 0.5 * (outputs.reshape(len(labels), -1) - labels.reshape(len(labels), -1)).square().sum(dim=1)
+    """The loss of every sample."""
+    return task.losses(outputs, labels)

@@ -17,9 +17,9 @@ from manyheads.core.errors import Diverged, UserError
 from manyheads.core.history import History
 from manyheads.core.randomness import Purpose, generator
 from manyheads.core.store import PersonalStore
+from manyheads.core.tasks import task_named
 from manyheads.core.trees import State
 from manyheads.data import Federation
-from manyheads.engines.evaluation import REPORTED
 from manyheads.engines.pool import Pool, chunked
 from manyheads.engines.workbench import Trained, average
 from manyheads.models import Model
@@ -113,7 +113,7 @@ class Loop:
             "round": index,
             "clients": len(cohort),
             "cohort": cohort if len(cohort) <= COHORT_LISTED_UP_TO else None,
-            "train_loss": REPORTED[self.federation.task] * float(found.mean()) if len(found) else None,
+            "train_loss": task_named(self.federation.task).reported * float(found.mean()) if len(found) else None,
             "dropped": [{"client": c, "why": why} for c, why in sorted(bad.items())],
             "bytes_down": sent,
             "bytes_up": expected.nbytes * len(cohort),

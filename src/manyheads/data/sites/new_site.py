@@ -10,6 +10,7 @@ import numpy as np
 
 from manyheads.core.errors import UserError
 from manyheads.core.files import kind_of
+from manyheads.core.tasks import task_named
 from manyheads.core.words import quoted
 from manyheads.data.encoding import Encoding, Raw
 from manyheads.data.paths import like_it
@@ -175,7 +176,7 @@ def _fitting(file: str, x: np.ndarray, encoding: Encoding) -> np.ndarray:
 def _targets(file: str, values: np.ndarray | None, column: str, encoding: Encoding) -> np.ndarray | None:
     if values is None:
         return None
-    if encoding.task == "classification":
+    if task_named(encoding.task).classes:
         return _classes(file, values, column, encoding)
     if values.ndim > 1 or encoding.outputs > 1:
         if values.dtype.kind not in "biuf" or values.reshape(len(values), -1).shape[1] != encoding.outputs:

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from manyheads.core.words import quoted
-from manyheads.data.encoding import Task
 from manyheads.data.sites.notation import looks_like_number
 from manyheads.data.sites.problems import Problem
 from manyheads.data.sites.reading import Reading, Site, read_sites
@@ -39,7 +38,7 @@ class Survey:
     path: str
     problems: tuple[Problem, ...]
     sites: tuple[Site, ...] = ()
-    task: Task = "classification"
+    task: str = "classification"
     label: str = "label"
     numbers: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
@@ -166,7 +165,7 @@ def _feature(site: Site, name: str, category: bool, missing: str) -> tuple[np.nd
     return values, problems
 
 
-def _task(reading: Reading, labels: Sequence[np.ndarray]) -> Task:
+def _task(reading: Reading, labels: Sequence[np.ndarray]) -> str:
     if reading.task != "auto":
         return reading.task
     pairs = [as_numbers(y) for y in labels]
@@ -177,7 +176,7 @@ def _task(reading: Reading, labels: Sequence[np.ndarray]) -> Task:
     return "regression" if quantity and text < len(numbers) else "classification"
 
 
-def _labels(sites: Sequence[Site], label: str, task: Task) -> tuple[list[Site], list[Problem]]:
+def _labels(sites: Sequence[Site], label: str, task: str) -> tuple[list[Site], list[Problem]]:
     """Labels as text or as numbers, and those that cannot be."""
     clean, problems = [], []
     for site in sites:

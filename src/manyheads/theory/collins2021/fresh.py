@@ -10,6 +10,7 @@ import torch
 from manyheads.algorithms import FedRepLinear
 from manyheads.core.contract import Round, Uploads
 from manyheads.core.randomness import Purpose, generator
+from manyheads.core.tasks import Regression
 from manyheads.core.trees import State
 from manyheads.data import Truth
 from manyheads.engines.client_data import ClientData
@@ -55,7 +56,7 @@ def _draw(truth: Truth, clients: list[int], samples: int, noise: float, rng: np.
     y = np.einsum("cmk,ck->cm", x @ truth.body, truth.heads[clients]) + noise * rng.standard_normal(x.shape[:2])
     offsets = np.arange(len(clients) + 1) * samples
     x_flat, y_flat = torch.from_numpy(x.reshape(-1, x.shape[2])), torch.from_numpy(y.reshape(-1))
-    return ClientData(x_flat, y_flat, offsets, "regression", torch.float64)
+    return ClientData(x_flat, y_flat, offsets, Regression(), torch.float64)
 
 
 def _rows(personal: State, clients: list[int]) -> State:
