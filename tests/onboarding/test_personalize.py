@@ -27,7 +27,7 @@ from manyheads.data.sites.new_site import new_site, read_new_site
 from manyheads.data.sites.source import Sites
 from manyheads.onboarding import PersonalModel, save_personal
 from manyheads.onboarding import export as exporting
-from manyheads.onboarding.personalize import _split
+from manyheads.onboarding.held_out import split
 
 FEDERATION = federate(Digits().pool(seed=0), Classes(3), clients=12, seed=0).with_new_clients(2, seed=0)
 
@@ -61,7 +61,7 @@ def test_it_is_plain_sgd_on_the_head_from_the_newcomers_model(fedrep):
     """The program that it must agree with: SGD on the head alone, body and first head as the run has them."""
     tune = mh.FineTune(scope="head", epochs=3, batch=10, lr=0.1, momentum=0.5, weight_decay=1e-3)
     mine = mh.personalize(fedrep, (X, Y), finetune=tune, seed=5, curve=[])
-    train, test = _split(Y, fedrep.encoding, 0.3, 5)
+    train, test = split(Y, fedrep.encoding, 0.3, 5)
     net = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
     start = {**fedrep.server.body, **fedrep.model.params.head}
     net.load_state_dict(start)
@@ -144,7 +144,7 @@ def test_every_label_gives_its_part_to_the_held_out_samples(fraction):
     encoding = FEDERATION.encoding
     for counts in ([1, 1], [2, 9, 31], [1, 1, 1, 1, 1], [40]):
         y = rng.permutation(np.repeat(np.arange(len(counts)), counts))
-        train, test = _split(y, encoding, fraction, 3)
+        train, test = split(y, encoding, fraction, 3)
         assert np.array_equal(np.sort(np.concatenate([train, test])), np.arange(len(y)))
         assert len(test) == min(max(round(fraction * len(y)), 1), len(y) - 1)
         share = len(test) / len(y) * np.array(counts)
@@ -363,14 +363,14 @@ def test_a_regression_is_measured_and_predicted_in_the_targets_unit(tmp_path):
     for name in ("a", "b", "c", "new"):
         x = rng.normal(size=(60, 3))
         np.savez((tmp_path if name == "new" else folder) / f"{name}.npz", x=x, y=500 + 40 * (x @ slope))
-    federation = mh.data.sites.Sites(path=str(folder)).federation(0)
+    federation = Sites(path=str(folder)).federation(0)
     run = mh.simulate(mh.FedRep(sgd=mh.SGD(lr=0.05)), "mlp", federation, rounds=20)
     mine = mh.personalize(run, tmp_path / "new.npz")
     facts = mine.facts
     assert facts["after"]["rmse"] < 0.3 * facts["baseline"]["rmse"]
     assert facts["after"]["rmse"] < facts["before"]["rmse"]
     with np.load(tmp_path / "new.npz") as file:
-        train, test = _split(file["y"], run.encoding, 0.3, 0)
+        train, test = split(file["y"], run.encoding, 0.3, 0)
         spread = np.sqrt(np.mean((file["y"][test] - file["y"][train].mean()) ** 2))
         save_personal(mine, tmp_path / "model", exports=[])
         model = PersonalModel.load(tmp_path / "model")
@@ -389,9 +389,9 @@ def test_held_out_rows_have_no_part_in_the_model(tmp_path):
     x, y = rng.normal(size=(40, 3)), np.arange(40) % 2
     for name in "ab":
         np.savez(folder / f"{name}.npz", x=x + rng.normal(size=x.shape), y=y)
-    federation = mh.data.sites.Sites(path=str(folder)).federation(0)
+    federation = Sites(path=str(folder)).federation(0)
     run = mh.simulate(mh.FedRep(), "mlp", federation, rounds=1)
-    _, test = _split(y, run.encoding, 0.3, 0)
+    _, test = split(y, run.encoding, 0.3, 0)
     made = []
     for factor in (1, 1000):
         x[test] *= factor

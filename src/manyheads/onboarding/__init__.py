@@ -1,6 +1,7 @@
 """A trained run at a new site: a model of the site's own, the folder and the exports it is kept in, its predictions."""
 
-from manyheads.onboarding.model_folder import PersonalModel, save_personal
+from manyheads.onboarding.model_folder import save_personal
+from manyheads.onboarding.personal_model import PersonalModel
 from manyheads.onboarding.personalize import Personal, personalize
 
 __all__ = ["Personal", "PersonalModel", "personalize", "save_personal"]

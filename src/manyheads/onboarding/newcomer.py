@@ -1,0 +1,126 @@
+"""A client that was not part of the training: the model it starts with, and its fine-tuning."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from manyheads.core.contract import Round
+from manyheads.core.errors import Diverged, UserError
+from manyheads.core.optim import SGD, FineTune
+from manyheads.core.randomness import Purpose
+from manyheads.core.settings import as_dict, build
+from manyheads.core.trees import Tree
+from manyheads.data import Encoding, Samples
+from manyheads.data.sites.new_site import NewSite
+from manyheads.engines.client_data import ClientData
+from manyheads.engines.cohort import LocalCohort, fine_tuned
+from manyheads.engines.evaluation import evaluate
+from manyheads.engines.workbench import model_of
+from manyheads.onboarding.scores import score
+from manyheads.run.result import Run
+
+__all__ = ["Newcomer", "Tuning"]
+
+LEAST_STEPS = 300
+"""of fine-tuning, unless told otherwise: ten epochs of a few samples are too few steps to fit a head"""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How a new client's model is fine-tuned, and who chose that."""
+
+    setting: FineTune
+    chosen_by: Literal["you", "run", "method", "default"]
+
+    def on(self, samples: int) -> FineTune:
+        """The fine-tuning on so many samples."""
+        if self.chosen_by != "default":
+            return self.setting
+        epochs = self.setting.epochs * -(-samples // self.setting.batch)
+        return replace(self.setting, steps=max(LEAST_STEPS, epochs))
+
+
+class Newcomer:
+    """A new client with its samples, and the model that the method gives it before any training of its own."""
+
+    def __init__(self, run: Run, encoding: Encoding, site: NewSite, y: np.ndarray, seed: int) -> None:
+        self.run, self.encoding, self.site, self.y = run, encoding, site, y
+        self.population = len(run._store.slot)
+        self.round = Round(run.rounds, seed, self.population, 1)
+        state = run.algorithm.newcomer(run.model.params, run.server)
+        self.model = model_of(run.algorithm, run.algorithm.models[0], run.server, state)
+        kept, initial = {leaf.partition("/")[2] for leaf in state.flat}, run.model.params.all
+        self.untrained = {k for k in kept & self.model.keys() if self.model[k].equal(initial[k])}
+        run.model.check(self._data([encoding], np.arange(min(2, len(site)))).x, encoding.task, encoding.outputs)
+
+    @property
+    def words(self) -> str:
+        """What the model is before any training, in words."""
+        if not self.untrained:
+            return "the shared model"
+        if self.untrained == self.model.keys():
+            return "an untrained model"
+        head = self.untrained == set(self.run.model.params.head)
+        return "the shared body with an untrained head" if head else "the shared layers, the others untrained"
+
+    def tuning(self, given: FineTune | str | None, lr: float | None) -> Tuning:
+        """The user's setting, else the run's, else the method's own adaptation, else what suits the method."""
+        algorithm, head = self.run.algorithm, set(self.run.model.params.head)
+        sgd = getattr(algorithm, "sgd", SGD())
+        default = FineTune(
+            scope="head" if head and self.untrained <= head else "all",
+            batch=getattr(algorithm, "batch", 0) or FineTune().batch,
+            lr=sgd.lr,
+            momentum=sgd.momentum,
+            weight_decay=sgd.weight_decay,
+        )
+        if isinstance(given, str):
+            given = build(FineTune, as_dict(default) | FineTune.parse(given), where="finetune")
+        if given is not None:
+            chosen = Tuning(given, "you")
+        elif self.run.training.finetune.scope != "none":
+            chosen = Tuning(self.run.training.finetune, "run")
+        elif algorithm.adaptation().scope != "none":
+            chosen = Tuning(algorithm.adaptation(), "method")
+        else:
+            chosen = Tuning(default, "default")
+        if lr is not None:
+            chosen = replace(chosen, setting=build(FineTune, as_dict(chosen.setting) | {"lr": lr}, where="finetune"))
+        if chosen.setting.scope == "none":
+            raise UserError(
+                "a new client needs some training", where="finetune", given="none", allowed="head:10, all:5"
+            )
+        if chosen.setting.scope == "head" and not head:
+            raise UserError("the model has no head to fine-tune", where="finetune", fix="use --finetune all:10")
+        return chosen
+
+    def tuned(self, tuning: Tuning, subsets: Sequence[np.ndarray], first: int = 0) -> tuple[Tree, list[Encoding]]:
+        """Models fine-tuned on equally large subsets of the rows, each as if the client had no others.
+
+        ``first`` numbers the subsets: each has random draws of its own.
+        """
+        encodings = [self.encoding.of_site(self.site.samples, rows) for rows in subsets]
+        names = [self.population + first + i for i in range(len(subsets))]
+        data = self._data(encodings, *subsets, augment=self.encoding.augment)
+        mode = self.run.training.engine.mode
+        cohort = LocalCohort(self.run.model, data, names, self.round, mode, purpose=Purpose.FINETUNE)
+        return fine_tuned(cohort, self.run.model, self.model, tuning.on(len(subsets[0]))), encodings
+
+    def scores(self, params: Tree, encodings: list[Encoding], test: np.ndarray) -> list[dict[str, Any]]:
+        """The scores of models on the held-out rows ``test``."""
+        data = self._data(encodings, *[test] * len(encodings))
+        sums = evaluate(self.run.model, params, data, self.run.training.engine.mode).sums()
+        if not np.isfinite(sums.loss).all():
+            raise Diverged("fine-tuning ended in numbers that are not finite", fix="try a tenth of the step size: --lr")
+        return [score(loss, correct, len(test), self.encoding) for loss, correct in zip(*sums[:2], strict=True)]
+
+    def _data(self, encodings: Sequence[Encoding], *rows: np.ndarray, augment: bool = False) -> ClientData:
+        """Rows of the site's samples, each group with its own encoding, as those of one client each."""
+        inputs = [e.inputs(self.site.samples)[r] for e, r in zip(encodings, rows, strict=True)]
+        samples = Samples.of([(x, self.y[r]) for x, r in zip(inputs, rows, strict=True)])
+        like = next(iter(self.run.model.params.all.values()))
+        return ClientData.of(samples, self.encoding.task, like, self.encoding.pixels, augment)

@@ -1,0 +1,104 @@
+"""Predictions with a new client's model, read from its folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+
+from manyheads.core.errors import UserError
+from manyheads.core.settings import build
+from manyheads.data import Encoding
+from manyheads.data.sites.new_site import NewSite
+from manyheads.models import MODELS, build_model
+from manyheads.onboarding.export import FORMATS, Outputs, onnx_outputs
+from manyheads.onboarding.model_folder import CARD, WEIGHTS, as_inputs, read_card, sha256
+
+__all__ = ["PersonalModel", "Predictions"]
+
+SLICE = 1024
+"""samples predicted at once"""
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """Of every sample: a label and its probability, or a value in the target's unit; and the score, if labels are known."""
+
+    labels: list[str]
+    probabilities: list[float]
+    values: np.ndarray
+    correct: int | None = None
+    rmse: float | None = None
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row a sample, counted from 1."""
+        if self.labels:
+            pairs = zip(self.labels, self.probabilities, strict=True)
+            return [{"row": i, "prediction": n, "probability": p} for i, (n, p) in enumerate(pairs, 1)]
+        names = ["value"] if self.values.shape[1] == 1 else [f"value{i}" for i in range(self.values.shape[1])]
+        return [{"row": i, **dict(zip(names, v, strict=True))} for i, v in enumerate(self.values.tolist(), 1)]
+
+
+@dataclass(frozen=True, eq=False)
+class PersonalModel:
+    """A client's model, read from its folder."""
+
+    card: dict[str, Any]
+    encoding: Encoding
+    outputs: Outputs
+
+    @classmethod
+    def load(cls, folder: str | Path, engine: Literal["model", "onnx"] = "model") -> PersonalModel:
+        """Read a folder written by :func:`save_personal`; ``engine`` onnx runs its export instead of the weights.
+
+        The torch export is never read: loading it would unpickle, and a folder may come from anywhere.
+        """
+        folder = Path(folder)
+        card = read_card(folder)
+        encoding = build(Encoding, card["encoding"], where=f"{folder / CARD}: encoding")
+        file = WEIGHTS if engine == "model" else FORMATS[engine]
+        if file not in card["sha256"]:
+            raise UserError(
+                f"{folder} has no {file}", where="engine", given=engine, fix="personalize with --export onnx"
+            )
+        if not (folder / file).is_file() or sha256(folder / file) != card["sha256"][file]:
+            raise UserError(f"{folder / file} is missing or is not what was written", fix="personalize again")
+        return cls(
+            card, encoding, _network(folder, card, encoding) if engine == "model" else onnx_outputs(folder / file)
+        )
+
+    def predict(self, site: NewSite) -> Predictions:
+        """Predict a site's samples, and compare with its labels if it has any."""
+        x = as_inputs(self.encoding.inputs(site.samples), self.encoding).numpy()
+        out = np.concatenate([self.outputs(x[i : i + SLICE]) for i in range(0, len(x), SLICE)])
+        if self.encoding.task == "regression":
+            values = self.encoding.unscaled(out.reshape(len(x), -1))
+            error = None if site.y is None else values - self.encoding.unscaled(site.y.reshape(len(x), -1))
+            rmse = None if error is None else float(np.sqrt(np.square(error).sum(axis=1).mean()))
+            return Predictions([], [], values, rmse=rmse)
+        found = out.argmax(axis=1)
+        share = torch.from_numpy(out).double().softmax(dim=1).amax(dim=1)
+        correct = None if site.y is None else int((found == site.y).sum())
+        return Predictions([self.encoding.labels[i] for i in found], share.tolist(), out, correct=correct)
+
+
+def _network(folder: Path, card: dict[str, Any], encoding: Encoding) -> Outputs:
+    """The model's own network with the weights of the folder."""
+    table = dict(card["model"])
+    name = str(table.pop("name"))
+    if name == "custom":
+        raise UserError(f"{folder} was made with a model of your own", fix="predict with its export: --engine onnx")
+    spec = build(MODELS.find(name), table, where=f"{folder / CARD}: model")
+    module = build_model(spec, encoding.shape, encoding.outputs, seed=0, dtype=encoding.dtype).module
+    try:
+        module.load_state_dict(load_file(folder / WEIGHTS))
+    except (SafetensorError, RuntimeError) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"{folder / WEIGHTS} does not fit the model of {CARD}: {reason}") from None
+    module.eval().requires_grad_(False)
+    return lambda x: module(torch.from_numpy(x)).numpy()

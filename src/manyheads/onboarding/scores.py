@@ -1,0 +1,60 @@
+"""How good a new client's model is: its scores, a baseline without any model, and a learning curve."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from manyheads.core.errors import UserError
+from manyheads.data import Encoding
+
+__all__ = ["baseline", "curve_point", "curve_sizes", "score"]
+
+SMALLEST = 5
+"""samples at the first point of the learning curve, unless told otherwise; then doubled"""
+
+
+def score(loss: float, correct: float, samples: int, encoding: Encoding) -> dict[str, Any]:
+    """Accuracy with its 95 % interval (Wilson's), or the root mean squared error in the target's unit; and the loss."""
+    if encoding.task == "regression":  # the loss is the squared error, of scaled targets
+        return {"rmse": float(np.sqrt(loss / samples)) * encoding.target[1], "loss": float(loss) / samples}
+    from scipy.stats import binomtest  # takes long to load
+
+    interval = binomtest(round(correct), samples).proportion_ci(0.95, "wilson")
+    return {
+        "accuracy": float(correct) / samples,
+        "correct": round(correct),
+        "interval": [interval.low, interval.high],
+        "loss": float(loss) / samples,
+    }
+
+
+def baseline(y: np.ndarray, train: np.ndarray, test: np.ndarray, encoding: Encoding) -> dict[str, Any]:
+    """Without any model: always the most frequent label, or the mean target, of the training samples."""
+    if encoding.task == "regression":
+        mean = y[train].mean(axis=0)
+        loss = float(np.square(y[test] - mean).sum())
+        return {"value": encoding.unscaled(mean).tolist(), **score(loss, 0, len(test), encoding)}
+    most = int(np.bincount(y[train]).argmax())
+    return {"label": encoding.labels[most], "accuracy": float((y[test] == most).mean())}
+
+
+def curve_sizes(given: Sequence[int] | None, most: int) -> list[int]:
+    """Numbers of training samples at which the learning curve is measured, besides all of them."""
+    if given is None:
+        doubled = (SMALLEST * 2**i for i in range(64))
+        return [n for n in doubled if n < most]
+    wrong = [n for n in given if not 1 <= n <= most]
+    if wrong:
+        raise UserError("no such number of training samples", where="curve", given=wrong[0], allowed=f"1 to {most}")
+    return sorted(set(given) - {most})
+
+
+def curve_point(samples: int, scores: list[dict[str, Any]]) -> dict[str, Any]:
+    """A point of the learning curve: mean and standard deviation over subsets."""
+    measure = "accuracy" if "accuracy" in scores[0] else "rmse"
+    values = [s[measure] for s in scores]
+    spread = {"min": min(values), "max": max(values), "std": float(np.std(values, ddof=1)) if len(values) > 1 else None}
+    return {"samples": samples, "subsets": len(values), measure: float(np.mean(values)), **spread}
