@@ -101,7 +101,7 @@ def test_resume_needs_no_other_flag_and_can_add_rounds(tmp_path, capsys):
     (["--data", "digit"], ["unknown data", "did you mean 'digits'?"]),
     (["--model", "mpl"], ["unknown model", "did you mean 'mlp'?"]),
     (["--partition", "class:3"], ["unknown partition", "did you mean 'classes'?"]),
-    (["--partition", "classes:11"], ["more classes a client than there are", "11", "1 to 10"]),
+    (["--partition", "classes:11"], ["more classes per client than there are", "11", "1 to 10"]),
     (["--partition", "classes:x"], ["partition classes.per_client", "'x'", "integer"]),
     (["--participation", "0"], ["participation", "'0'", "greater than 0"]),
     (["--participation", "2"], ["participation", "'2'", "less than or equal to 1"]),

@@ -79,19 +79,19 @@ def test_lists_and_tensors_are_arrays_and_can_be_trained_on():
     ("clients", "how", "words"),
     [
         ([], {}, "at least one client"),
-        ([X], {}, "client 0 is no pair of arrays"),
-        ([3], {}, "client 0 is no pair of arrays"),
-        ([(X, [0, 1] * 5), ([[1, 2], [3]], [0, 1])], {}, "client 1 is no pair of arrays"),
-        ([(X, [0])], {}, "a row a sample"),
-        ([(X, 0)], {}, "a row a sample"),
-        ([(X.astype(str), [0, 1] * 5)], {}, "inputs that are no numbers"),
+        ([X], {}, "client 0 is not a pair of arrays"),
+        ([3], {}, "client 0 is not a pair of arrays"),
+        ([(X, [0, 1] * 5), ([[1, 2], [3]], [0, 1])], {}, "client 1 is not a pair of arrays"),
+        ([(X, [0])], {}, "one row per sample"),
+        ([(X, 0)], {}, "one row per sample"),
+        ([(X.astype(str), [0, 1] * 5)], {}, "inputs that are not numbers"),
         ([(X, [0, None] * 5)], {}, "a label is missing"),
         ([(X, ["a", float("nan")] * 5)], {"task": "classification"}, None),
         ([(X, np.array(["a", np.nan] * 5, object))], {}, "a label is missing"),
-        ([(X, np.zeros((10, 3), int))], {}, "one label a sample"),
-        ([(X, ["tall", "small"] * 5)], {"task": "regression"}, "no targets of a regression"),
-        ([(X, np.array([0.5, 1] * 5))], {"task": "classification"}, "no whole numbers"),
-        ([(X, np.zeros(10, complex))], {}, "not known"),
+        ([(X, np.zeros((10, 3), int))], {}, "one label per sample"),
+        ([(X, ["tall", "small"] * 5)], {"task": "regression"}, "cannot be targets of a regression"),
+        ([(X, np.array([0.5, 1] * 5))], {"task": "classification"}, "not whole numbers"),
+        ([(X, np.zeros(10, complex))], {}, "unknown type"),
     ],
 )
 def test_what_is_no_federation_is_refused(clients, how, words):
@@ -122,5 +122,5 @@ def test_a_saved_federation_that_was_damaged_is_one_line(tmp_path, text):
     made([0, 1] * 5).save(tmp_path / "saved")
     assert Federation.load(tmp_path / "saved").outputs == 2
     (tmp_path / "saved" / "federation.json").write_text(text, encoding="latin-1")
-    with pytest.raises(UserError, match="can be read"):
+    with pytest.raises(UserError, match="is not a readable federation"):
         Federation.load(tmp_path / "saved")

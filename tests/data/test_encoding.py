@@ -216,12 +216,12 @@ def test_a_table_with_a_column_for_each_input(tmp_path):
 
 
 ODD_ARRAYS = [
-    (VECTORS, np.zeros((2, 4)), "wrong number of inputs a sample; given 4; allowed: 3"),
+    (VECTORS, np.zeros((2, 4)), "wrong number of inputs per sample; given 4; allowed: 3"),
     (VECTORS, np.array([[1, 2, 3], [1, np.nan, 3]]), "row 2: a missing or infinite value"),
     (IMAGES, np.zeros((2, 4, 4, 1)), r"wrong shape of a sample; given \(4, 4, 1\)"),
-    (IMAGES, np.full((2, 16), 0.5), "row 1: a pixel that is no whole number from 0 to 255 .and 1 more"),
-    (CODES, np.array([[1, 2, 3, 0], [1, -2, 3, 0]]), "row 2: a code"),
-    (VECTORS, np.array([["a", "b", "c"]]), "no numbers"),
+    (IMAGES, np.full((2, 16), 0.5), "row 1: a pixel that is not a whole number from 0 to 255 .and 1 more"),
+    (CODES, np.array([[1, 2, 3, 0], [1, -2, 3, 0]]), "row 2: a token"),
+    (VECTORS, np.array([["a", "b", "c"]]), "not numbers"),
     (VECTORS, np.zeros((0, 3)), "has no rows"),
 ]
 
@@ -241,7 +241,7 @@ def test_targets_are_scaled_and_back():
     x = np.zeros((3, 2))
     with pytest.raises(UserError, match="row 2.*missing or infinite label"):
         new_site(x, np.array([1.0, np.nan, 2.0]), TARGETS)
-    with pytest.raises(UserError, match="no number: 'tall'"):
+    with pytest.raises(UserError, match="not a number: 'tall'"):
         new_site(x, np.array(["1", "2", "tall"]), TARGETS)
     assert new_site(x, np.array([1.5, 2.5, 3.0]), TARGETS).y.tolist() == [1.5, 2.5, 3.0]
 

@@ -163,11 +163,11 @@ def test_the_interval_is_wilsons(fedrep):
 
 @pytest.mark.parametrize(("x", "y", "more", "words"), [
     (X[:1], Y[:1], {}, "too few samples"),
-    (X[:, :63], Y, {}, "wrong number of inputs a sample; given 63; allowed: 64"),
+    (X[:, :63], Y, {}, "wrong number of inputs per sample; given 63; allowed: 64"),
     (X, Y + 10, {}, "does not know"),
     (X, Y, {"curve": [5, 500]}, "curve: no such number"),
     (X, Y, {"test_fraction": 1.0}, "test_fraction"),
-    (X, Y[:-1], {}, "a row a sample"),
+    (X, Y[:-1], {}, "one row per sample"),
 ])  # fmt: skip
 def test_what_cannot_work_is_told(fedrep, x, y, more, words):
     with pytest.raises(UserError, match=words):

@@ -1,4 +1,4 @@
-"""Federations, partitioners and data sources."""
+"""Federations, and where they come from: published datasets, partitions, a user's own tables."""
 
 from manyheads.data.encoding import Encoding, Scaling
 from manyheads.data.federation import Federation

@@ -1,4 +1,4 @@
-"""The content of a file, plain or gzip-compressed, never more of it than this machine can hold."""
+"""Files read whole, plain or gzip-compressed, up to a size that fits into memory."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from manyheads.core.files import kind_of
 __all__ = ["check_readable", "check_size", "content", "digest", "unpacked"]
 
 SHARE = 8
-"""of the machine's memory one file may fill: it is held in several forms while it is read"""
+"""a file may take up 1 / SHARE of the machine's memory, since several copies of it exist while it is read"""
 PIECE = 1 << 24
 
 
 def content(path: Path) -> bytes:
-    """All of a file, decompressed if it begins as gzip files do, whatever its name."""
+    """The bytes of a file, decompressed if it starts with gzip's magic number, whatever its name."""
     try:
         return unpacked(path)
     except OSError as error:
@@ -27,7 +27,7 @@ def content(path: Path) -> bytes:
 
 
 def unpacked(path: Path) -> bytes:
-    """The same; whatever is wrong with the file is an OSError."""
+    """Like :func:`content`, but anything wrong with the file is an OSError."""
     check_readable(path)
     with open(path, "rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
@@ -43,16 +43,16 @@ def unpacked(path: Path) -> bytes:
 
 
 def check_readable(path: Path) -> None:
-    """Refuse what is no file: to read a pipe or a device may never end."""
+    """Refuse anything but a regular file: reading a pipe or a device may never end."""
     kind = kind_of(path)
     if kind is None:
-        path.stat()  # says why
+        path.stat()  # raises the reason
     if kind != "file":
-        raise OSError("it is a folder" if kind == "folder" else "it is no file but a pipe, a device or a socket")
+        raise OSError("it is a folder" if kind == "folder" else "it is not a file but a pipe, a device or a socket")
 
 
 def digest(path: Path) -> bytes:
-    """The SHA-256 of a file as it is."""
+    """The SHA-256 of a file, not decompressed."""
     try:
         check_readable(path)
         with open(path, "rb") as file:
@@ -62,11 +62,11 @@ def digest(path: Path) -> bytes:
 
 
 def check_size(size: int) -> None:
-    """Refuse what would fill the memory: a few kilobytes can unpack, or claim to unpack, to any number of bytes."""
+    """Refuse a size that would fill the memory: a few kilobytes may decompress to any number of bytes."""
     if size > largest():
         raise OSError(f"unpacked it has more than {largest() / 1e9:.2g} GB, too much for the memory of this machine")
 
 
 def largest() -> int:
-    """Bytes that a file may unpack to."""
+    """Most bytes that a file may have, decompressed."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // SHARE

@@ -1,4 +1,4 @@
-"""Paths that a user gives."""
+"""Paths given by a user: the home folder, and suggestions for a path that does not exist."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from manyheads.core.errors import did_you_mean
 
-__all__ = ["beside", "home", "like_it"]
+__all__ = ["home", "siblings", "suggestion"]
 
 
 def home(path: str | Path) -> Path:
@@ -17,14 +17,14 @@ def home(path: str | Path) -> Path:
         return Path(path)
 
 
-def beside(path: Path) -> list[str]:
-    """Names in the folder where a path leads, or would."""
+def siblings(path: Path) -> list[str]:
+    """Names in a path's parent folder; none if that cannot be read."""
     try:
         return [p.name for p in path.parent.iterdir() if not p.name.startswith(".")]
     except (OSError, ValueError):
         return []
 
 
-def like_it(path: Path) -> str | None:
-    """Of a path that leads nowhere: a question with the nearest name that is there."""
-    return did_you_mean(path.name, beside(path))
+def suggestion(path: Path) -> str | None:
+    """For a path that does not exist: "did you mean" with the most similar name in its folder."""
+    return did_you_mean(path.name, siblings(path))

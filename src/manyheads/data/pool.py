@@ -1,4 +1,4 @@
-"""Samples before they have owners."""
+"""Labelled samples that are not divided into clients yet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Pool", "hold_out"]
 
 @dataclass(frozen=True)
 class Pool:
-    """Labelled samples of no client yet, with a test part of its own."""
+    """Training and test samples of a dataset, before a partition divides them into clients."""
 
     name: str
     x: np.ndarray
@@ -23,17 +23,17 @@ class Pool:
     y_test: np.ndarray
     classes: int
     keys: dict[str, np.ndarray] = field(default_factory=dict)
-    """natural clients: the owner of every training, then of every test sample"""
+    """natural clients: by name of the key (such as writer), the owner of every training, then of every test sample"""
     scaling: Scaling | None = None
-    """of inputs stored as bytes"""
+    """of the pixels, if inputs are stored as bytes"""
     keep_split: bool = False
-    """something was learned from the training part (a vocabulary), so natural clients keep its split too"""
+    """natural clients keep this split into training and test, since something (a vocabulary) comes from the training part"""
     label_names: tuple[str, ...] = ()
-    """names of the classes, if they have any but their numbers"""
+    """names of the classes; empty: their indices are their names"""
 
 
 def hold_out(y: np.ndarray, fraction: float, classes: int, seed: int) -> np.ndarray:
-    """Which samples are for tests: a part of every class, drawn."""
+    """Which samples are for tests: a random fraction of every class."""
     test = np.zeros(len(y), bool)
     for label in range(classes):
         rows = generator(seed, Purpose.SPLIT, label).permutation(np.flatnonzero(y == label))

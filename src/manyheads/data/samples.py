@@ -18,7 +18,7 @@ __all__ = ["Samples", "split_each"]
 class Samples:
     """Inputs and labels of many clients in three arrays: client ``i`` owns rows ``offsets[i]`` to ``offsets[i + 1]``.
 
-    The arrays may be memory-mapped; a client's rows are read only when it is asked for.
+    The arrays may be memory-mapped: a client's rows are read when they are asked for.
     """
 
     x: np.ndarray
@@ -37,7 +37,7 @@ class Samples:
         return self.x[rows], self.y[rows]
 
     def select(self, clients: Sequence[int] | np.ndarray) -> Samples:
-        """The samples of some clients, in the order given; those of neighbours as they lie, without a copy."""
+        """The samples of some clients, in the order given; a view without a copy if the clients are consecutive."""
         if len(clients) and np.array_equal(clients, np.arange(clients[0], clients[0] + len(clients))):
             offsets = self.offsets[clients[0] : clients[0] + len(clients) + 1]
             return Samples(self.x[offsets[0] : offsets[-1]], self.y[offsets[0] : offsets[-1]], offsets - offsets[0])
@@ -45,7 +45,7 @@ class Samples:
 
     @classmethod
     def of(cls, clients: Sequence[tuple[np.ndarray, np.ndarray]], like: Samples | None = None) -> Samples:
-        """From one (x, y) a client. ``like`` gives the form of the samples when there is no client."""
+        """From one (x, y) per client. ``like`` gives shapes and types when there is no client."""
         for client, (x, y) in enumerate(clients):
             if len(x) != len(y):
                 raise UserError(f"client {client} has {len(x)} inputs and {len(y)} labels")
@@ -62,7 +62,7 @@ class Samples:
 
     @classmethod
     def deal(cls, x: np.ndarray, y: np.ndarray, parts: Sequence[np.ndarray]) -> Samples:
-        """From pooled arrays and the rows that each client gets."""
+        """From the arrays of a pool and the rows that each client gets."""
         rows = np.concatenate(parts) if len(parts) else np.empty(0, np.int64)
         return cls(x[rows], y[rows], np.cumsum([0, *map(len, parts)], dtype=np.int64))
 
@@ -75,12 +75,12 @@ def split_each(
     *address: int,
     by_label: bool = False,
 ) -> tuple[Samples, Samples]:
-    """Split every client's samples in two, the second part having ``fraction`` of them; the first is never empty.
+    """Split every client's samples in two: the second part has ``fraction`` of them, the first is never empty.
 
-    With ``by_label`` each label of a client gives up ``fraction`` of its samples, rounded up or down.
+    With ``by_label`` the second part has ``fraction`` of each of a client's labels, rounded up or down.
     """
     if not 0 <= fraction < 1:
-        raise UserError("fraction to set aside is out of range", given=fraction, allowed="0 <= fraction < 1")
+        raise UserError("fraction to hold out is out of range", given=fraction, allowed="0 <= fraction < 1")
     keep, aside = [], []
     for client in range(len(samples)):
         x, y = samples.client(client)
@@ -88,7 +88,7 @@ def split_each(
         order = rng.permutation(len(y))
         count = min(round(fraction * len(y)), max(len(y) - 1, 0))
         if by_label and len(y):
-            # laid out label by label, labels in random order too, and picked at even distances
+            # systematic sampling: sorted by label (in random order), picked at even distances from a random start
             _, label = np.unique(y, return_inverse=True)
             order = order[np.argsort(rng.permutation(label.max() + 1)[label[order]], kind="stable")]
             picked = np.diff(np.floor(rng.random() + np.arange(len(y) + 1) * count / len(y))) > 0

@@ -36,7 +36,7 @@ def write_folder(folder: Path, splits: Mapping[str, Samples], facts: Mapping[str
 
 @contextmanager
 def read_folder(folder: Path) -> Iterator[tuple[dict[str, Samples], dict[str, Any]]]:
-    """The splits, their arrays memory-mapped, and the facts; an error while they are used names the folder."""
+    """The splits, their arrays memory-mapped, and the facts; an error while they are used is one that names the folder."""
     if not kind_of(folder / FACTS):
         raise UserError(f"{folder} holds no federation", fix=f"expected {FACTS} there, as written by Federation.save")
     raw = content(folder / FACTS)
@@ -47,7 +47,7 @@ def read_folder(folder: Path) -> Iterator[tuple[dict[str, Samples], dict[str, An
         raise
     except Exception as error:  # a damaged file may fail in any way: missing keys, other types, other shapes
         raise UserError(
-            f"{folder} is no federation that can be read: {type(error).__name__} {error}", fix="save it again"
+            f"{folder} is not a readable federation: {type(error).__name__} {error}", fix="save it again"
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""Where data comes from: named sources, pooled (to be partitioned) or already divided into clients."""
+"""Data sources by name: those with a ``pool`` are to be partitioned, those with a ``federation`` come with clients."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from manyheads.core.errors import UserError, did_you_mean
 from manyheads.core.files import kind_of
 from manyheads.core.registry import Registry, check_declared, import_path, is_import_path
 from manyheads.core.settings import build
-from manyheads.data.paths import beside
+from manyheads.data.paths import siblings
 from manyheads.data.public.characters import Chars74k, Femnist
 from manyheads.data.public.digits import Digits
 from manyheads.data.public.images import Cifar10, Cifar100, Emnist, FashionMnist, ImageFolder, Mnist
@@ -55,12 +55,12 @@ def source_named(name: str) -> type[Any]:
         where="data",
         given=name,
         allowed=f"a path, or {', '.join(sorted(SOURCES))}",
-        fix=did_you_mean(path.name, [*SOURCES, *beside(path)]),
+        fix=did_you_mean(path.name, [*SOURCES, *siblings(path)]),
     )
 
 
 def source_of(table: Mapping[str, Any]) -> Any:
-    """The data that a table names, with its settings; a path in place of a name is explained by :func:`name_of_path`."""
+    """The source that a table of settings names; a path in place of a name is resolved by :func:`name_of_path`."""
     values = {"name": Digits.name, **table}
     name = str(values.pop("name"))
     if name not in SOURCES and kind_of(Path(name)):
@@ -69,7 +69,7 @@ def source_of(table: Mapping[str, Any]) -> Any:
 
 
 def name_of_path(path: str) -> str:
-    """What a path holds: the set after which the folder is named (``copies/mnist``), else the user's own sites."""
+    """The source that reads a path: the dataset that the folder is named after (``copies/mnist``), else ``sites``."""
     folder = Path(path).resolve().name
     known = SOURCES.get(folder)
     return folder if known and "path" in known.__dataclass_fields__ and kind_of(Path(path)) == "folder" else Sites.name

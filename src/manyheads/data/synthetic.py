@@ -1,4 +1,4 @@
-"""Multi-task problems with a known answer: clients that share a linear representation and differ in their head."""
+"""Synthetic multi-task problems: clients share a linear representation, which is known, and differ in their heads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["LinearTasks", "Truth"]
 
 @dataclass(frozen=True)
 class Truth:
-    """The answer: ``y = heads[i] @ body.T @ x``."""
+    """The true parameters: ``y = heads[i] @ body.T @ x``."""
 
     body: np.ndarray
     """B*, [dim, rank], orthonormal columns"""
@@ -31,7 +31,7 @@ class Truth:
 class LinearTasks:
     """Clients with ``y = w_i^T B^T x``: one representation B for all, a head w_i for each (Collins et al. 2021, 2022).
 
-    With ``classes`` of 2 or more, the label is the largest of that many outputs instead.
+    With ``classes`` of 2 or more, w_i has that many outputs and the label is the index of the largest.
     """
 
     name: ClassVar[str] = "linear-tasks"
@@ -43,13 +43,13 @@ class LinearTasks:
     rank: Annotated[int, Field(ge=1)] = 2
     """dimension of the shared representation, k"""
     samples: Annotated[int, Field(ge=1)] = 10
-    """training samples a client, m"""
+    """training samples per client, m"""
     test_samples: Annotated[int, Field(ge=1)] = 20
-    """test samples a client"""
+    """test samples per client"""
     noise: Annotated[float, Field(ge=0)] = 0.0
     """standard deviation of the noise on the outputs"""
     classes: Annotated[int, Field(ge=0)] = 0
-    """0: regression"""
+    """number of classes; 0: regression"""
     dtype: Literal["float32", "float64"] = "float32"
     """type of the numbers"""
 

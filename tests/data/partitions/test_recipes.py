@@ -112,7 +112,7 @@ def test_femnist_recipe_scales_all_clients_alike_when_data_run_out():
 def test_femnist_recipe_errors():
     with pytest.raises(UserError, match="femnist-recipe: too few samples: client .* use fewer clients"):
         partition(FemnistRecipe(), labels([5] * 10), labels([1] * 10), clients=40, seed=0)
-    with pytest.raises(UserError, match="more classes a client than there are; given 3; allowed: 1 to 2"):
+    with pytest.raises(UserError, match="more classes per client than there are; given 3; allowed: 1 to 2"):
         partition(FemnistRecipe(), labels([50, 50]), labels([5, 5]), clients=2, seed=0)
 
 
@@ -224,7 +224,9 @@ def test_class_split_errors():
     pool = pool_of(50, 10, 10)
     with pytest.raises(UserError, match="no classes are left for new clients; given 80; allowed: 1 to 9"):
         federate(pool, ClassSplit(), clients=4, seed=0)
-    with pytest.raises(UserError, match="class-split: class .* too few training samples; .*use fewer samples a client"):
+    with pytest.raises(
+        UserError, match="class-split: class .* too few training samples; .*use fewer samples per client"
+    ):
         federate(pool, ClassSplit(train_classes=8), clients=4, seed=0)
     assert federate(pool, ClassSplit(samples=50, new_clients=0), clients=4, seed=0).new is None
 

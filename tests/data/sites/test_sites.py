@@ -194,10 +194,10 @@ BROKEN = [
         "correct",
     ),
     ({"b__csv": GOOD.replace("4,red", "inf,red")}, "b.csv", 5, "age", "infinite", "correct it"),
-    ({"b__csv": "age,color,label\n"}, "b.csv", None, None, "has no rows", "take the file away"),
-    ({"b__csv": ""}, "b.csv", None, None, "has no rows", "take the file away"),
-    ({"b__parquet": b"garbage, not parquet"}, "b.parquet", None, None, "cannot be read", "anew"),
-    ({"b__npz": b"garbage"}, "b.npz", None, None, "is no NPZ file", "np.savez"),
+    ({"b__csv": "age,color,label\n"}, "b.csv", None, None, "has no rows", "remove the file"),
+    ({"b__csv": ""}, "b.csv", None, None, "has no rows", "remove the file"),
+    ({"b__parquet": b"garbage, not parquet"}, "b.parquet", None, None, "cannot be read", "again"),
+    ({"b__npz": b"garbage"}, "b.npz", None, None, "is not an NPZ file", "np.savez"),
     ({"b__csv": GOOD.replace("4,red,0", "4,red,0,9")}, "b.csv", 5, None, "4 values where the header has 3", "complete"),
     ({"b__csv": GOOD.encode().replace(b"4,red", b"4,r\xe9d")}, "b.csv", 5, None, "UTF-8", "save it"),
     (
@@ -374,6 +374,12 @@ def test_numbers_that_can_be_read_in_two_ways_are_not_guessed(tmp_path, values):
         assert "not clear" in error.message or "text in a column of numbers" in error.message
         assert "--data.categories" in error.fix
     assert check_sites(folder, categories=("v",)).categories == ("v",)
+
+
+def test_each_unclear_column_gets_its_own_fix(tmp_path):
+    rows = "".join(f'"1,{i}34","5,{i}78",{i % 2}\n' for i in range(8))
+    errors = check_sites(sites(tmp_path, a__csv=f"v,w,label\n{rows}")).errors
+    assert [(e.column, e.fix.count("1234.5")) for e in errors] == [("v", 1), ("w", 1)]
 
 
 def test_a_target_with_a_decimal_comma_is_a_regression(tmp_path):

@@ -94,9 +94,9 @@ def test_a_wide_header_and_a_long_row_are_read(tmp_path):
 def test_a_pipe_a_device_a_socket_and_a_link_to_nowhere_are_no_tables(tmp_path):
     for ending in ("csv", "csv.gz", "parquet", "npz"):
         os.mkfifo(tmp_path / f"pipe.{ending}")
-        assert "no file but a pipe" in refusal(tmp_path / f"pipe.{ending}")
+        assert "not a file but a pipe" in refusal(tmp_path / f"pipe.{ending}")
     (tmp_path / "device.csv").symlink_to("/dev/zero")
-    assert "no file but a pipe, a device" in refusal(tmp_path / "device.csv")
+    assert "not a file but a pipe, a device" in refusal(tmp_path / "device.csv")
     (tmp_path / "lost.csv").symlink_to("nowhere")
     assert "No such file" in refusal(tmp_path / "lost.csv")
     (tmp_path / "loop.csv").symlink_to("loop.csv")
@@ -120,14 +120,14 @@ def test_a_pipe_a_device_a_socket_and_a_link_to_nowhere_are_no_tables(tmp_path):
 )
 def test_an_array_that_claims_to_be_what_it_is_not(tmp_path, header):
     path = archive(tmp_path / "a.npz", x=claiming(header), y=npy(np.zeros(2)))
-    assert "is no NPZ file, or holds Python objects" in refusal(path)
+    assert "is not an NPZ file, or holds Python objects" in refusal(path)
 
 
 def test_files_of_other_kinds_under_the_name_of_an_archive(tmp_path):
     (tmp_path / "a.npz").write_bytes(npy(np.zeros((2, 2))))
-    assert "is no NPZ file" in refusal(tmp_path / "a.npz")
+    assert "is not an NPZ file" in refusal(tmp_path / "a.npz")
     (tmp_path / "b.npz").write_bytes(b"PK\x03\x04" + bytes(40))
-    assert "is no NPZ file" in refusal(tmp_path / "b.npz")
+    assert "is not an NPZ file" in refusal(tmp_path / "b.npz")
 
 
 def test_arrays_in_any_order_of_bytes_and_columns(tmp_path):

@@ -1,4 +1,4 @@
-"""Numbers of samples of each class for each client, and the rows that they stand for."""
+"""Counts of samples, [clients, classes], and the rows that clients get by them."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ Parts = list[np.ndarray]
 
 
 def balanced_classes(total: int, classes: int, rng: np.random.Generator) -> np.ndarray:
-    """``total`` class labels, every class equally often; who is in the remainder is drawn."""
+    """``total`` labels, every class equally often; the classes of the remainder are drawn."""
     whole, rest = divmod(total, classes)
     return np.concatenate([np.repeat(np.arange(classes), whole), rng.choice(classes, rest, replace=False)])
 
 
 def deal(labels: np.ndarray, counts: np.ndarray, rng: np.random.Generator) -> Parts:
-    """Hand out the samples of each class, shuffled, ``counts[i, c]`` of class ``c`` to client ``i``."""
-    hands: list[list[np.ndarray]] = [[] for _ in counts]
+    """Rows for each client: of the shuffled samples of class ``c``, client ``i`` gets ``counts[i, c]``."""
+    dealt: list[list[np.ndarray]] = [[] for _ in counts]
     order = rng.permutation(len(labels))
     by_class = np.split(
         order[np.argsort(labels[order], kind="stable")], np.cumsum(np.bincount(labels, minlength=counts.shape[1]))[:-1]
     )
     for column, rows in enumerate(by_class):
-        for client, hand in enumerate(np.split(rows, np.cumsum(counts[:, column]))[:-1]):
-            if len(hand):
-                hands[client].append(hand)
-    return [np.sort(np.concatenate(h)) if h else np.empty(0, np.int64) for h in hands]
+        for client, own in enumerate(np.split(rows, np.cumsum(counts[:, column]))[:-1]):
+            if len(own):
+                dealt[client].append(own)
+    return [np.sort(np.concatenate(rows)) if rows else np.empty(0, np.int64) for rows in dealt]
 
 
 def proportional(shares: np.ndarray, per_class: np.ndarray) -> np.ndarray:
-    """Whole numbers close to ``shares * per_class``, each column summing to its share of the class (largest remainder)."""
+    """``shares * per_class`` rounded to integers by the largest remainder method, class by class."""
     exact = shares * per_class
     counts = np.floor(exact + 1e-9).astype(np.int64)
     missing = np.floor(exact.sum(axis=0) + 1e-6).astype(np.int64) - counts.sum(axis=0)

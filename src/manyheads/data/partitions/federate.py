@@ -18,12 +18,12 @@ __all__ = ["class_split_federation", "federate"]
 
 
 def federate(pool: Pool, spec: Any, *, clients: int, seed: int, new_pool: Pool | None = None) -> Federation:
-    """Divide a pool into clients; new clients may come from another pool, if the partition is ``class-split``."""
+    """Divide a pool into clients. With the partition ``class-split``, new clients may come from another pool."""
     if isinstance(spec, ClassSplit):
         return class_split_federation(pool, spec, clients=clients, seed=seed, new_pool=new_pool)
     if new_pool is not None:
         raise UserError("only class-split takes new clients from other data", where="new_data", given=new_pool.name)
-    return _by_key(pool, spec, seed) if isinstance(spec, Key) else dealt(pool, spec, clients, seed)
+    return _by_key(pool, spec, seed) if isinstance(spec, Key) else _by_counts(pool, spec, clients, seed)
 
 
 def _by_key(pool: Pool, spec: Key, seed: int) -> Federation:
@@ -46,7 +46,7 @@ def _by_key(pool: Pool, spec: Key, seed: int) -> Federation:
     names, parts = spec.groups(keys)
     if pool.keep_split:
         own = [(p[p < len(pool.y)], p[p >= len(pool.y)]) for p in parts]
-        kept = [i for i, (train, _) in enumerate(own) if len(train)]  # who has nothing to train on is left out
+        kept = [i for i, (train, _) in enumerate(own) if len(train)]  # clients without training samples are left out
         train, test = (Samples.deal(x, y, [own[i][part] for i in kept]) for part in (0, 1))
         left = tuple(names[i] for i in kept)
         return Federation(
@@ -66,11 +66,11 @@ def _by_key(pool: Pool, spec: Key, seed: int) -> Federation:
 def class_split_federation(
     pool: Pool, spec: ClassSplit, *, clients: int, seed: int, new_pool: Pool | None = None
 ) -> Federation:
-    """Training clients by :class:`ClassSplit`, with new clients of the remaining classes, or of all of ``new_pool``.
+    """Training clients by :class:`ClassSplit`, and new clients with the remaining classes, or with all of ``new_pool``.
 
-    Each new client has all the new classes, equally many samples of each (or one more of some, where that does not
-    divide). With a pool of their own (CIFAR-10 for a model of CIFAR-100) new clients keep its labels, as outputs of the
-    trained model, and take over the scaling of the pixels that the model is trained with.
+    Each new client has all the new classes, equally many samples of each (up to one). New clients from a pool of their
+    own (CIFAR-10, for a model trained on CIFAR-100) keep its labels, as outputs of the trained model, and their pixels
+    are scaled as those that the model is trained on.
     """
     source = new_pool or pool
     if source.x.shape[1:] != pool.x.shape[1:] or source.classes > pool.classes:
@@ -87,15 +87,15 @@ def class_split_federation(
             allowed=f"1 to {pool.classes - 1}, for {pool.name}",
             fix="or ask for no new clients: new_clients=0",
         )
-    federation = dealt(pool, spec, clients, seed)
+    federation = _by_counts(pool, spec, clients, seed)
     if not spec.new_clients:
         return federation
     everyone = AllClasses(spec.new_samples, 0 if new_pool else spec.train_classes)
-    return replace(federation, new=dealt(source, everyone, spec.new_clients, seed, pool))
+    return replace(federation, new=_by_counts(source, everyone, spec.new_clients, seed, pool))
 
 
-def dealt(pool: Pool, spec: Any, clients: int, seed: int, model_of: Pool | None = None) -> Federation:
-    """Clients from one pool, for a model of it or of another."""
+def _by_counts(pool: Pool, spec: Any, clients: int, seed: int, model_of: Pool | None = None) -> Federation:
+    """Clients from a pool; the model is for its classes, or for those of the pool ``model_of``."""
     model_of = model_of or pool
     train, test = partition(spec, pool.y, pool.y_test, clients=clients, seed=seed, classes=pool.classes)
     return Federation(
@@ -105,5 +105,7 @@ def dealt(pool: Pool, spec: Any, clients: int, seed: int, model_of: Pool | None 
         "classification",
         model_of.classes,
         scaling=model_of.scaling,
-        label_names=pool.label_names if pool is model_of else (),  # another pool's classes have other names
+        label_names=pool.label_names
+        if pool is model_of
+        else (),  # the labels of new clients are outputs of a model for other classes
     )

@@ -1,7 +1,7 @@
-"""Partitioners: who gets which samples. Pure functions of labels (or keys), parameters and a seed.
+"""Partitioners: which client gets which samples, as pure functions of labels (or keys), parameters and a seed.
 
-A partitioner decides each client's *share* of every class, once; the same shares then deal the training and the test
-samples, so that a client is tested on what it trains on. Dealing is without replacement: no sample has two owners.
+A partitioner sets the number of samples of each class that each client trains on; test samples are divided in the same
+proportions, so that a client is tested on the classes it trains on. No sample goes to two clients.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = [
 
 
 class Partition:
-    """Base of partitioners."""
+    """Base class of partitioners."""
 
     name: ClassVar[str]
     by_label: ClassVar[bool] = True
@@ -34,13 +34,13 @@ class Partition:
         raise NotImplementedError
 
     def counts_like(self, train: np.ndarray, per_class: np.ndarray, per_class_train: np.ndarray) -> np.ndarray:
-        """The same allocation for other (test) samples: proportional to the training counts."""
+        """How many test samples (of which there are ``per_class``) each client gets: in proportion to the training counts."""
         return proportional(train / np.maximum(per_class_train, 1), per_class)
 
 
 @settings
 class Iid(Partition):
-    """Equal sizes, labels at random."""
+    """Equal sizes, samples drawn at random."""
 
     name: ClassVar[str] = "iid"
     by_label: ClassVar[bool] = False
@@ -51,14 +51,14 @@ class Iid(Partition):
 
 @settings
 class LogNormal(Partition):
-    """Sizes from a log-normal distribution, labels at random."""
+    """Sizes from a log-normal distribution, samples drawn at random."""
 
     name: ClassVar[str] = "lognormal"
     by_label: ClassVar[bool] = False
     sigma: Annotated[float, Field(ge=0, le=100)] = 1.0
     """spread of the log of the sizes; 0 gives equal sizes"""
     minimum: Annotated[int, Field(ge=1)] = 1
-    """least number of training samples a client has"""
+    """fewest training samples of a client"""
 
     def counts(self, clients: int, per_class: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         size = rng.lognormal(0.0, self.sigma, clients)
@@ -71,15 +71,15 @@ class LogNormal(Partition):
 class Dirichlet(Partition):
     """Each class is spread over the clients by a draw from a symmetric Dirichlet distribution.
 
-    Works for any ``alpha`` > 0 and any number of clients: those that would fall below ``minimum`` samples take some
-    from the largest, instead of the draw being repeated until it happens to fit.
+    Works for any ``alpha`` > 0 and any number of clients: one that would have fewer than ``minimum`` samples takes some
+    from the largest, instead of repeating the draw until all have enough.
     """
 
     name: ClassVar[str] = "dirichlet"
     alpha: Annotated[float, Field(gt=0, le=1e6)] = 0.6
-    """small: each class sits with few clients; large: all clients alike"""
+    """concentration: small, and each class is with few clients; large, and all clients are alike"""
     minimum: Annotated[int, Field(ge=1)] = 1
-    """least number of training samples a client has"""
+    """fewest training samples of a client"""
 
     def counts(self, clients: int, per_class: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         shares = rng.dirichlet(np.full(clients, self.alpha), len(per_class)).T
@@ -93,14 +93,14 @@ class Dirichlet(Partition):
 
 @settings
 class Shards(Partition):
-    """The recipe of Collins et al. 2021: every class is cut into shards, each client is dealt some at random.
+    """The partition of Collins et al. 2021: every class is cut into shards, of which each client gets some at random.
 
-    A client may be dealt the same class twice; use ``classes`` for exactly S different ones.
+    A client may get two shards of the same class; use ``classes`` for exactly S different ones.
     """
 
     name: ClassVar[str] = "shards"
     per_client: Annotated[int, Field(ge=1)] = 2
-    """shards a client, the paper's S"""
+    """shards per client, the paper's S"""
 
     def counts(self, clients: int, per_class: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         classes = len(per_class)
@@ -118,17 +118,17 @@ class Shards(Partition):
 
 @settings
 class Classes(Partition):
-    """Exactly S different classes a client, equally many samples of each; what does not divide evenly is left out."""
+    """Exactly S different classes per client, equally many samples of each; the remainder is left out."""
 
     name: ClassVar[str] = "classes"
     per_client: Annotated[int, Field(ge=1)] = 2
-    """classes a client, the papers' S or C"""
+    """classes per client, the papers' S or C"""
 
     def counts(self, clients: int, per_class: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         present = np.flatnonzero(per_class)
         if self.per_client > len(present):
             raise UserError(
-                "more classes a client than there are",
+                "more classes per client than there are",
                 where="partition classes",
                 given=self.per_client,
                 allowed=f"1 to {len(present)}",
@@ -136,7 +136,7 @@ class Classes(Partition):
         left = np.bincount(balanced_classes(clients * self.per_client, len(present), rng), minlength=len(present))
         held = np.zeros((clients, len(per_class)), dtype=int)
         for client in rng.permutation(clients):
-            # those with most left, ties at random: never runs into a client that would need a class twice
+            # the classes with most places left, ties at random: so the last clients still find different ones
             chosen = np.lexsort((rng.random(len(present)), -left))[: self.per_client]
             held[client, present[chosen]] = 1
             left[chosen] -= 1
@@ -154,7 +154,7 @@ class Classes(Partition):
         held = (train > 0).astype(int)
         owners = held.sum(axis=0)
         each = self._each(owners, per_class)
-        # too few test samples for one each: some of the owners of a class go without
+        # too few test samples for all: some clients get none of a class that they train on
         return held * each if each else proportional(held / np.maximum(owners, 1), per_class)
 
     @staticmethod
@@ -164,11 +164,11 @@ class Classes(Partition):
 
 @settings
 class Mixture(Partition):
-    """Each client's label distribution given outright; sizes as large as the data allow."""
+    """Each client's label distribution, given as numbers; sizes as large as the data allow."""
 
     name: ClassVar[str] = "mixture"
     rows: list[list[float]]
-    """a row a client, a column a class: the client's label proportions"""
+    """one row per client, one column per class: the client's label proportions"""
     sizes: list[float] | None = None
     """relative sizes of the clients; equal if not given"""
 
@@ -180,35 +180,35 @@ class Mixture(Partition):
         size = np.array(self.sizes if self.sizes is not None else np.ones(clients), dtype=float)
         if mix.shape != (clients, len(per_class)) or size.shape != (clients,):
             raise UserError(
-                "mixture does not fit",
+                "mixture does not fit the clients and classes",
                 where="partition mixture",
                 given=f"rows {mix.shape}, sizes {size.shape}",
                 allowed=f"rows ({clients}, {len(per_class)}), sizes ({clients},)",
             )
         if (mix < 0).any() or (mix.sum(axis=1) <= 0).any() or (size <= 0).any():
-            raise UserError("mixture must have no negative entry and no empty row", where="partition mixture")
+            raise UserError("mixture must have no negative entry and no row of zeros", where="partition mixture")
         wanted = mix / mix.sum(axis=1, keepdims=True) * size[:, None]
         need = wanted.sum(axis=0)
         scale = (per_class[need > 0] / need[need > 0]).min()
         return proportional(wanted * scale / np.maximum(per_class, 1), per_class)
 
     def counts_like(self, train: np.ndarray, per_class: np.ndarray, per_class_train: np.ndarray) -> np.ndarray:
-        counts = self.counts(len(train), per_class, np.random.default_rng(0))  # nothing is drawn
+        counts = self.counts(len(train), per_class, np.random.default_rng(0))  # it draws nothing
         return np.where(train > 0, counts, 0)
 
 
 @settings
 class Key(Partition):
-    """Natural clients: one for each value of a key that comes with the data, such as the writer."""
+    """Natural clients: one for each value of a key in the data, such as the writer."""
 
     name: ClassVar[str] = "key"
     key: str = ""
-    """name of the key; needed when the data has several"""
+    """name of the key; needed if the data has several"""
     minimum: Annotated[int, Field(ge=1)] = 2
     """clients with fewer samples are left out"""
 
     def groups(self, keys: np.ndarray) -> tuple[list[str], Parts]:
-        """Names and rows of the clients."""
+        """Names of the clients, and their rows."""
         names, inverse, sizes = np.unique(keys, return_inverse=True, return_counts=True)
         rows = np.split(np.argsort(inverse, kind="stable"), np.cumsum(sizes)[:-1])
         kept = [(str(n), r) for n, r in zip(names, rows, strict=True) if len(r) >= self.minimum]

@@ -1,4 +1,4 @@
-"""The partitions of the papers' experiments that are more than one idea: by name, with the papers' numbers as defaults."""
+"""Partitions of the papers' experiments, with the papers' numbers as defaults."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ __all__ = ["AllClasses", "ClassSplit", "Fallah", "FemnistRecipe"]
 
 @settings
 class FemnistRecipe(Partition):
-    """The recipe of Collins et al. 2021 for FEMNIST: neighbouring classes, log-normal sizes; for any set of images.
+    """The partition of Collins et al. 2021 for FEMNIST, for any dataset: neighbouring classes, log-normal sizes.
 
-    Client u has equally many samples of the classes u, u + 1, u + 2 (mod the number of classes). Where a class has too
-    few, all clients get less, in proportion. Unlike the authors' script, no sample goes to two clients.
+    Client u has equally many samples of the classes u, u + 1, u + 2 (mod the number of classes). If a class has too
+    few samples, all clients get proportionally less. Unlike in the authors' script, no sample goes to two clients.
     """
 
     name: ClassVar[str] = "femnist-recipe"
     per_client: Annotated[int, Field(ge=1)] = 3
-    """classes a client"""
+    """classes per client"""
     mu: Annotated[float, Field(ge=-20, le=20)] = 4.0
     """mean of the log of the sizes, before the base is added"""
     sigma: Annotated[float, Field(ge=0, le=10)] = 1.0
@@ -32,13 +32,13 @@ class FemnistRecipe(Partition):
     base: Annotated[int, Field(ge=0)] = 100
     """added to every size"""
     per_class: Annotated[int, Field(ge=1)] = 4000
-    """most training samples of a class that are used"""
+    """at most so many training samples of a class are used"""
 
     def counts(self, clients: int, per_class: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         present = np.flatnonzero(per_class)
         if self.per_client > len(present):
             raise UserError(
-                "more classes a client than there are",
+                "more classes per client than there are",
                 where="partition femnist-recipe",
                 given=self.per_client,
                 allowed=f"1 to {len(present)}",
@@ -89,22 +89,22 @@ class Fallah(Partition):
 
 @settings
 class ClassSplit(Partition):
-    """The federation of Collins et al. 2022: C classes a client, equally many of each; other classes for new clients.
+    """The partition of Collins et al. 2022: C classes per client, equally many of each; new clients have other classes.
 
-    A client's classes are drawn from the first ones; each new client has all of the remaining ones.
+    The classes of training clients are drawn from the first ones; every new client has all of the remaining ones.
     """
 
     name: ClassVar[str] = "class-split"
     per_client: Annotated[int, Field(ge=1)] = 5
-    """classes a training client, the paper's C"""
+    """classes per training client, the paper's C"""
     samples: Annotated[int, Field(ge=1)] = 500
-    """training samples a client"""
+    """training samples per client"""
     train_classes: Annotated[int, Field(ge=1)] = 80
-    """the first so many classes are for training, the others for new clients"""
+    """number of classes, the first ones, for training; the others are for new clients"""
     new_clients: Annotated[int, Field(ge=0)] = 5
     """number of new clients"""
     new_samples: Annotated[int, Field(ge=1)] = 500
-    """training samples a new client"""
+    """training samples per new client"""
 
     def counts(self, clients: int, per_class: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         own = np.where(np.arange(len(per_class)) < self.train_classes, per_class, 0)
@@ -116,7 +116,7 @@ class ClassSplit(Partition):
 
 
 class AllClasses(Partition):
-    """Every client has all classes, equally many samples of each, and its part of all test samples."""
+    """New clients of a class split: all classes from ``first`` on, equally many samples of each."""
 
     name: ClassVar[str] = "class-split"
 
@@ -132,16 +132,16 @@ class AllClasses(Partition):
 
 
 def _in_turn(classes: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """A class for each of ``count`` clients, every class as often as any other; the order is drawn."""
+    """A class for each of ``count`` clients, all classes equally often, in random order."""
     rounds = -(-count // len(classes))
     return np.concatenate([rng.permutation(classes) for _ in range(rounds)] or [classes])[:count]
 
 
 def _equal_shares(held: np.ndarray, samples: int, per_class: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """``samples`` for every client, spread equally over the classes it holds; the rest where most are left."""
+    """``samples`` per client, equally many of each class it holds; the remainder from classes with most samples left."""
     owned = held.sum(axis=1)
     counts: np.ndarray = held * (samples // owned)[:, None]
-    _check_supply(counts, per_class, "partition class-split", "use fewer samples a client or fewer clients")
+    _check_supply(counts, per_class, "partition class-split", "use fewer samples per client or fewer clients")
     left = per_class - counts.sum(axis=0)
     for client, rest in enumerate(samples % owned):
         spare = np.flatnonzero(held[client] & (left > 0))

@@ -1,4 +1,4 @@
-"""Where a dataset's files are, and what to say when they are not."""
+"""Where the files of a dataset are, and the error if they are missing."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 
 from manyheads.core.errors import UserError
 from manyheads.core.files import kind_of
-from manyheads.data.paths import home, like_it
+from manyheads.data.paths import home, suggestion
 
 __all__ = ["Location"]
 
 
 @dataclass(frozen=True)
 class Location:
-    """A dataset's folder, and the folders inside it that its archives unpack to."""
+    """A dataset's folder, and the subfolders that its archives unpack to."""
 
     name: str
     folder: Path
@@ -24,7 +24,7 @@ class Location:
 
     @classmethod
     def of(cls, name: str, path: str, *inner: str) -> Location:
-        """``path`` if given, else the folder of that name under ``MANYHEADS_DATA``."""
+        """``path`` if given, else the folder ``name`` under ``MANYHEADS_DATA``."""
         root = os.environ.get("MANYHEADS_DATA")
         if not path and not root:
             raise UserError(
@@ -34,18 +34,18 @@ class Location:
             )
         folder = home(path or Path(str(root)) / name)
         if path and not kind_of(folder):
-            raise UserError(f"no such folder: {folder}", where=f"data {name}.path", fix=like_it(folder))
+            raise UserError(f"no such folder: {folder}", where=f"data {name}.path", fix=suggestion(folder))
         return cls(name, folder, inner)
 
     def matching(self, *patterns: str) -> list[Path]:
-        """Files that fit a pattern, of the first folder that has any."""
+        """Files that match a pattern, from the first folder that has any."""
         for place in self._places():
             if found := sorted({f for p in patterns for f in place.glob(p) if kind_of(f) == "file"}):
                 return found
         return []
 
     def found(self, names: Iterable[str], endings: Sequence[str] = ("",)) -> list[Path]:
-        """The files of these names, or none if one is lacking."""
+        """The files of these names, or none if one of them is missing."""
         files = [self._one(name, endings) for name in names]
         return [f for f in files if f] if all(files) else []
 
@@ -53,7 +53,7 @@ class Location:
         return bool(self.found(names, endings))
 
     def files(self, names: Sequence[str], endings: Sequence[str] = ("",)) -> list[Path]:
-        """The files of these names; an error names those that are lacking."""
+        """The files of these names; an error lists the missing ones."""
         lacking = [n + endings[-1] for n in names if not self._one(n, endings)]
         if lacking:
             raise self.missing(lacking)

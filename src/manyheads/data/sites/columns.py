@@ -18,10 +18,10 @@ __all__ = ["Columns"]
 
 @settings
 class Columns:
-    """What the columns of the sites' tables became.
+    """How each column of the sites' tables becomes inputs.
 
-    Numbers come first, ``(x - mean) / deviation`` unless scaling is none, missing ones being the mean; then an input for
-    every known value of every category, 1 or 0. A missing or unknown category is all zeros.
+    Numbers come first, as ``(x - mean) / deviation`` unless scaling is none; a missing number is the mean. Then come the
+    categories, one-hot encoded; a missing or unknown category is all zeros.
     """
 
     label: str
@@ -29,17 +29,17 @@ class Columns:
     numbers: tuple[str, ...] = ()
     """columns of numbers"""
     mean: tuple[float, ...] = ()
-    """of each of them: of all sites, or of the one site that this is for"""
+    """the mean of each of them, over all sites or over one (see :meth:`of_site`)"""
     deviation: tuple[float, ...] = ()
-    """likewise, the standard deviation"""
+    """the standard deviation of each of them, likewise"""
     categories: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    """columns of categories, and the values that training rows have"""
+    """columns of categories, each with its values in the training rows"""
     dropped: tuple[str, ...] = ()
-    """columns that do not vary in the training samples"""
+    """columns left out because they do not vary in the training rows"""
     ignored: tuple[str, ...] = ()
-    """columns that are left out of any table: those that were asked for, and the one that names the client"""
+    """columns to leave out of any table: those the user named, and the client column"""
     scaling: Literal["client", "federated", "none"] = "client"
-    """whose training samples give mean and deviation"""
+    """whose training rows give mean and deviation"""
     missing: Literal["mean", "error"] = "mean"
     """whether values may be missing"""
     target: tuple[float, float] = (0.0, 1.0)
@@ -65,7 +65,7 @@ class Columns:
         categories: Sequence[str],
         **how: Any,
     ) -> Columns:
-        """From the training rows of all sites, by statistics that they may share; ``how`` are the other fields."""
+        """From statistics of the training rows that the sites share; ``how`` are the other fields."""
         shared = Moments.merged([Moments.of(_stacked(t, numbers)[rows]) for t, rows in zip(tables, train, strict=True)])
         varies = shared.low < shared.high
         seen = {c: {v for t, rows in zip(tables, train, strict=True) for v in t[c][rows]} for c in categories}
@@ -81,10 +81,10 @@ class Columns:
         )
 
     def of_site(self, table: Mapping[str, np.ndarray], rows: np.ndarray) -> Columns:
-        """For one site: by its own training rows if that is the scaling, or as for all where these do not vary.
+        """For one site: scaled by its own training rows, unless scaling is federated.
 
-        A column that is constant within a site (the age of its one patient) tells it from the others: scaled by itself it
-        would be 0 everywhere.
+        A column that is constant within the site (the age of its only patient) is scaled as for all sites: by its own
+        statistics it would be 0, and what distinguishes the site would be lost.
         """
         if self.scaling == "federated":
             return self
@@ -94,7 +94,7 @@ class Columns:
         return replace(self, mean=tuple(mean.tolist()), deviation=tuple(deviation.tolist()))
 
     def inputs(self, table: Mapping[str, np.ndarray]) -> np.ndarray:
-        """The inputs of all rows of a table, [rows, features]."""
+        """The inputs of a table, [rows, features]."""
         x = _stacked(table, self.numbers)
         x = np.where(np.isnan(x), self.mean, x)
         if self.scaling != "none":

@@ -1,4 +1,4 @@
-"""The columns of a file, as its format has them: CSV, Parquet or NPZ."""
+"""Read the columns of a CSV, Parquet or NPZ file, as arrays of the format's own types."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def read_csv(path: Path) -> dict[str, Any]:
     places = [str(i) for i in range(len(names))]
     table = arrow_csv.read_csv(
         pa.BufferReader(content),
-        # one thread: only then does the reader know the number of a row that does not fit; one block: a row fits into it
+        # with one thread the reader knows the number of a bad row; with one block no row is too long for it
         arrow_csv.ReadOptions(
             column_names=places, skip_rows=lines, use_threads=False, block_size=min(len(content) + 1, 2**31 - 1)
         ),
@@ -60,13 +60,13 @@ def read_csv(path: Path) -> dict[str, Any]:
         raise Unreadable(
             f"has {uneven[0].actual_columns} values where the header has {len(names)}{and_more(uneven)}",
             "complete the row, or put quotes around a value that holds the delimiter",
-            uneven[0].number - lines,  # the reader counts the header
+            uneven[0].number - lines,  # the reader's number includes the header
         )
     return dict(zip(names, table.columns, strict=True))
 
 
 def _header(text: str) -> tuple[list[str], str, int]:
-    """The names of the columns, the delimiter, and the lines they take up, empty ones before them included."""
+    """The names of the columns, the delimiter, and the number of lines up to the end of the header."""
     first = next((line for line in io.StringIO(text, newline="") if line.strip()), "")
     delimiter = max(",;\t", key=first.count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
@@ -109,24 +109,23 @@ def load_npz(path: Path, needed: Sequence[str]) -> dict[str, np.ndarray]:
                     arrays[member.filename.removesuffix(".npy")] = _read_npy(file, member.file_size)
     except OSError:
         raise
-    except (
-        Exception
-    ):  # a broken archive or header may fail in any way, and numpy's own words advise to load it unsafely
-        raise Unreadable("is no NPZ file, or holds Python objects", fix) from None
+    except Exception:  # a broken archive may fail in any way, and numpy's message advises allow_pickle
+        raise Unreadable("is not an NPZ file, or holds Python objects", fix) from None
     if not arrays.keys() >= set(needed):
         raise Unreadable(
-            f"holds the arrays {quoted(*arrays) or 'none'}", "save x (a row a sample) and y: np.savez(file, x=x, y=y)"
+            f"holds the arrays {quoted(*arrays) or 'none'}",
+            "save x (one row per sample) and y: np.savez(file, x=x, y=y)",
         )
     return arrays
 
 
 def _read_npy(file: IO[bytes], size: int) -> np.ndarray:
-    """An array of as many bytes as its header says, which is asked first: it could claim any number of them."""
+    """An NPY array, after a check that the size its header declares is the size of the file."""
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, columns_first, dtype = read(file)
     if dtype.hasobject or file.tell() + math.prod(shape) * dtype.itemsize != size:
-        raise ValueError("objects, or another size than its header says")
+        raise ValueError("Python objects, or another size than the header declares")
     flat = np.frombuffer(file.read(), dtype)
     array = flat.reshape(shape, order="F" if columns_first else "C")
     return array.astype(dtype.newbyteorder("="))
@@ -137,7 +136,7 @@ def read_npz(path: Path, labelled: bool) -> dict[str, Any]:
     x = arrays.pop("x")
     x = x[:, None] if x.ndim == 1 else x
     if x.ndim != 2:
-        raise Unreadable(f"x has {x.ndim} dimensions", "x needs 2, a row a sample: x.reshape(len(x), -1)")
+        raise Unreadable(f"x has {x.ndim} dimensions", "x needs 2, one row per sample: x.reshape(len(x), -1)")
     for name, array in arrays.items():
         if array.shape != (len(x),):
             raise Unreadable(
@@ -150,7 +149,7 @@ def read_npz(path: Path, labelled: bool) -> dict[str, Any]:
 
 
 def _check_names(names: Sequence[str], place: str = "") -> None:
-    """Of a table whose names stand in the first line, which may hold values instead, that line is the ``place``."""
+    """Refuse too many, empty or repeated names; ``place`` is where names are, if it may hold values by mistake."""
     if len(names) > MOST_COLUMNS:
         raise Unreadable(f"has {len(names)} columns", f"at most {MOST_COLUMNS} are read")
     values = f"; {place} seems to hold values, not names" if place and like_values(names) else ""

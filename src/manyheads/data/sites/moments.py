@@ -1,4 +1,4 @@
-"""Means and deviations of columns over all clients, from statistics that the clients share instead of rows."""
+"""Mean and deviation of columns over all clients, from statistics that clients share in place of rows."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ __all__ = ["Moments"]
 
 @dataclass(frozen=True)
 class Moments:
-    """Statistics of columns that clients may share: from theirs follow those of all, without any row (Chan et al. 1979).
+    """Statistics of columns that can be merged over clients (Chan et al. 1979).
 
-    Squares are about the mean: plain sums of squares would lose all digits of a column such as a date in seconds.
+    ``squares`` are sums of squared differences from the mean: plain sums of squares would lose all digits of a column
+    such as a date in seconds.
     """
 
     count: np.ndarray
@@ -26,7 +27,7 @@ class Moments:
 
     @classmethod
     def of(cls, x: np.ndarray) -> Moments:
-        """Of the values that are not missing."""
+        """Of the columns of ``x``; NaN is a missing value."""
         known = ~np.isnan(x)
         count = known.sum(axis=0)
         mean = np.where(known, x, 0).sum(axis=0) / np.maximum(count, 1)

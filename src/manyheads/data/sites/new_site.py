@@ -1,4 +1,4 @@
-"""Samples of a site that was not part of the training, read as the federation's own were."""
+"""The samples of a new site, read and checked as the training sites' were."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from manyheads.core.files import kind_of
 from manyheads.core.tasks import task_named
 from manyheads.core.words import quoted
 from manyheads.data.encoding import Encoding, Raw
-from manyheads.data.paths import like_it
+from manyheads.data.paths import suggestion
 from manyheads.data.sites.columns import Columns
 from manyheads.data.sites.problems import Problem, and_more
 from manyheads.data.sites.reading import LABEL_NAMES
@@ -25,11 +25,11 @@ __all__ = ["NewSite", "new_site", "read_new_site"]
 
 @dataclass(frozen=True, eq=False)
 class NewSite:
-    """The samples of a new site, checked but not scaled yet; that needs the choice of its training rows."""
+    """The samples of a new site, checked but not scaled: scaling depends on which rows are for training."""
 
     samples: Raw
     y: np.ndarray | None
-    """class numbers, or scaled targets"""
+    """class indices, or scaled targets"""
     warnings: tuple[str, ...] = ()
 
     def __len__(self) -> int:
@@ -37,16 +37,16 @@ class NewSite:
 
 
 def read_new_site(path: str | Path, encoding: Encoding, labelled: bool = True) -> NewSite:
-    """A new site's file: a table with the columns of the run's sites, or samples of the run's shape.
+    """Read a new site's file: a table with the columns of the run's sites, or samples of the run's shape.
 
-    Unless it must be ``labelled``, labels may be missing; what is wrong with them is then a warning.
+    Unless ``labelled``, labels may be missing, and a problem with them is only a warning.
     """
     path = Path(path)
     kind = kind_of(path)
     if kind is None:
-        raise UserError(f"{path} is not there", where="data", fix=like_it(path))
+        raise UserError(f"{path} is not there", where="data", fix=suggestion(path))
     if kind != "file":
-        raise UserError(f"{path} is no file", where="data")
+        raise UserError(f"{path} is not a file", where="data")
     if encoding.columns is not None:
         table = _table(path, encoding.columns.ignored, labelled)
         samples: Raw
@@ -70,12 +70,12 @@ def read_new_site(path: str | Path, encoding: Encoding, labelled: bool = True) -
 
 
 def new_site(x: np.ndarray, y: np.ndarray, encoding: Encoding) -> NewSite:
-    """A new site from arrays: samples of the run's shape, and class numbers, label names or targets."""
+    """A new site from arrays: samples of the run's shape, and class indices, class names or targets."""
     if encoding.columns is not None:
         raise UserError("this run reads tables with named columns", fix="give the path of a CSV, Parquet or NPZ file")
     x, y = np.asarray(x), np.asarray(y)
     if not x.ndim or len(x) != len(y) or not len(x):
-        raise UserError("x and y need a row a sample", given=f"shapes {x.shape} and {y.shape}")
+        raise UserError("x and y need one row per sample", given=f"shapes {x.shape} and {y.shape}")
     if y.dtype.kind in "US":
         y = y.astype(str).astype(object)
     return NewSite(_fitting("x", x, encoding), _targets("y", y, "y", encoding))
@@ -89,7 +89,7 @@ def _table(path: Path, ignored: tuple[str, ...], labelled: bool) -> Table:
 
 
 def _features(path: Path, table: Table, columns: Columns) -> tuple[dict[str, np.ndarray], list[str]]:
-    """The columns that the model reads, whatever their order, and what is odd about them."""
+    """The columns that the model reads, in any order, and warnings about them."""
     wanted = (*columns.numbers, *columns.categories)
     lacks = [n for n in wanted if n not in table.columns]
     extra = [n for n in table.columns if n not in (*wanted, *columns.dropped, columns.label)]
@@ -108,12 +108,12 @@ def _features(path: Path, table: Table, columns: Columns) -> tuple[dict[str, np.
         for name, column in clean.items():
             gaps = np.flatnonzero([v is None or v != v for v in column])
             if len(gaps):
-                raise _error(str(path), "a missing value", "fill it in: the run takes none", gaps, name)
+                raise _error(str(path), "a missing value", "fill it in: the run accepts no missing values", gaps, name)
     return clean, warnings
 
 
 def _arrays(path: Path, labelled: bool) -> tuple[np.ndarray, np.ndarray | None, str]:
-    """Inputs and labels from an NPZ file, or from a table with a column for each input; and the label's name."""
+    """Inputs and labels from an NPZ file, or from a table with one column per input; and the label's name."""
     if path.suffix == ".npz":
         found, problems = read_arrays(path)
         if found is None:
@@ -145,15 +145,15 @@ def _numbers(file: str, column: np.ndarray, name: str) -> np.ndarray:
 
 
 def _fitting(file: str, x: np.ndarray, encoding: Encoding) -> np.ndarray:
-    """Inputs in the shape and the type that the run's samples have."""
+    """Inputs in the shape and type of the run's samples."""
     size, shape = math.prod(encoding.shape), encoding.shape
     if x.dtype.kind not in "biuf":
-        raise UserError(f"{file}: inputs that are no numbers", given=str(x.dtype))
+        raise UserError(f"{file}: inputs that are not numbers", given=str(x.dtype))
     without_ones = tuple(d for d in shape if d != 1)
     if x.ndim == 2 and x.shape[1] != size:
-        raise UserError(f"{file}: wrong number of inputs a sample", given=x.shape[1], allowed=str(size))
+        raise UserError(f"{file}: wrong number of inputs per sample", given=x.shape[1], allowed=str(size))
     if x.shape[1:] not in (shape, (size,), without_ones):
-        raise UserError(f"{file}: wrong shape of a sample", given=x.shape[1:], allowed=f"{shape}, or {size} in a row")
+        raise UserError(f"{file}: wrong shape of a sample", given=x.shape[1:], allowed=f"{shape}, or ({size},)")
     x = x.reshape(len(x), *shape)
     flat_x = x.reshape(len(x), -1)
     kind = np.dtype(encoding.dtype)
@@ -161,11 +161,11 @@ def _fitting(file: str, x: np.ndarray, encoding: Encoding) -> np.ndarray:
         wrong, what, fix = ~np.isfinite(flat_x), "a missing or infinite value", "fill it in"
     elif kind == np.uint8:
         wrong = (flat_x != np.round(flat_x)) | (flat_x < 0) | (flat_x > 255)
-        what, fix = "a pixel that is no whole number from 0 to 255", "save the images as bytes"
+        what, fix = "a pixel that is not a whole number from 0 to 255", "save the images as bytes"
     else:
         wrong, what, fix = (
             (flat_x != np.round(flat_x)) | (flat_x < 0),
-            "a code that is no whole number from 0 on",
+            "a token that is not a whole number from 0 on",
             "correct it",
         )
     if wrong.any():
@@ -181,14 +181,16 @@ def _targets(file: str, values: np.ndarray | None, column: str, encoding: Encodi
     if values.ndim > 1 or encoding.outputs > 1:
         if values.dtype.kind not in "biuf" or values.reshape(len(values), -1).shape[1] != encoding.outputs:
             raise UserError(
-                f"{file}: y does not fit the model", given=values.shape, allowed=f"{encoding.outputs} targets a sample"
+                f"{file}: y does not fit the model",
+                given=values.shape,
+                allowed=f"{encoding.outputs} targets per sample",
             )
         numbers = values.astype(np.float64)
     else:
         numbers, wrong = as_numbers(values)
         if wrong.any():
             at = np.flatnonzero(wrong)
-            raise _error(file, f"a label that is no number: {quoted(values[at[0]])}", "correct it", at, column)
+            raise _error(file, f"a label that is not a number: {quoted(values[at[0]])}", "correct it", at, column)
     bad = np.flatnonzero(~np.isfinite(numbers.reshape(len(numbers), -1)).all(axis=1))
     if len(bad):
         raise _error(file, "a missing or infinite label", "fill it in, or delete the row", bad, column)
@@ -196,9 +198,9 @@ def _targets(file: str, values: np.ndarray | None, column: str, encoding: Encodi
 
 
 def _classes(file: str, values: np.ndarray, column: str, encoding: Encoding) -> np.ndarray:
-    """Class numbers of labels that are all names, or (not of tables) all numbers, of the run's classes."""
+    """Class indices of labels: names of the run's classes or, unless the run reads tables, their indices."""
     if values.ndim != 1:
-        raise UserError(f"{file}: y has {values.ndim} dimensions", fix="it needs one label a sample")
+        raise UserError(f"{file}: y has {values.ndim} dimensions", fix="it needs one label per sample")
     text = as_text(values if values.dtype == object else values.astype(np.float64))
     number = {name: i for i, name in enumerate(encoding.labels)}
     gaps = np.flatnonzero([t is None for t in text])
@@ -208,7 +210,7 @@ def _classes(file: str, values: np.ndarray, column: str, encoding: Encoding) -> 
     if encoding.columns is None and encoding.label_names:
         numbers = {str(i): i for i in range(encoding.outputs)}
         number = max((number, numbers), key=lambda known: sum(t in known for t in text))
-        allowed += f", or their numbers 0 to {encoding.outputs - 1}"
+        allowed += f", or their indices 0 to {encoding.outputs - 1}"
     unknown = np.flatnonzero([t not in number for t in text])
     if len(unknown):
         raise _error(file, f"a label that the run does not know: {quoted(text[unknown[0]])}", allowed, unknown, column)

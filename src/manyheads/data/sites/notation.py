@@ -16,12 +16,12 @@ NUMBER_LIKE = re.compile(r"[+-]?[\d.,' ]*\d[\d.,' ]*%?")
 
 
 def read_numbers(texts: Sequence[str]) -> tuple[list[float], str] | None:
-    """The numbers of a column in which all are written in one way, and its name; None if that way is not clear.
+    """The numbers of a column that has one notation throughout, and the notation's name; None if that is not clear.
 
     >>> read_numbers(["1.234,5", "7"]), read_numbers(["1,234,567", "0.5"]), read_numbers(["23 %", "4.5%"])
     (([1234.5, 7.0], 'a decimal comma'), ([1234567.0, 0.5], 'commas between thousands'), ([0.23, 0.045], 'percent'))
 
-    It may be 1234 or 1.234:
+    A number that may be 1234 or 1.234 is not clear:
 
     >>> read_numbers(["1,234", "5,678"])
     """
@@ -29,7 +29,7 @@ def read_numbers(texts: Sequence[str]) -> tuple[list[float], str] | None:
     plain = [t.removesuffix("%").rstrip() for t in texts] if percent else texts
     comma, thousands = (all(form.fullmatch(t) for t in plain) for form in (DECIMAL_COMMA, THOUSANDS))
     marked = any("," in t for t in plain)
-    if (comma == thousands) if marked else not thousands:  # a comma that means nothing, or one of two things
+    if (comma == thousands) if marked else not thousands:  # commas that fit no notation, or both
         return None
     if marked and comma:
         plain = [t.replace(".", "").replace(",", ".") for t in plain]
@@ -39,7 +39,7 @@ def read_numbers(texts: Sequence[str]) -> tuple[list[float], str] | None:
 
 
 def looks_like_number(text: str) -> bool:
-    """Whether it is a number in some notation, if not in a clear one.
+    """Whether a text looks like a number, in a clear notation or not.
 
     >>> [looks_like_number(t) for t in ("1,234", "12.5 %", "1'000", "ward 3", "-")]
     [True, True, True, False, False]

@@ -1,4 +1,4 @@
-"""What is wrong with a user's file: where, and what to do about it."""
+"""Problems in a user's files: where they are, and how to fix them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Severity = Literal["error", "warning"]
 
 @dataclass(frozen=True)
 class Problem:
-    """Something wrong in a file, and what to do. Rows count from 1, below the header.
+    """A problem in a file, and its fix. Rows are counted from 1, below the header.
 
     >>> print(Problem("error", "a.csv", "no number: 'x'", "correct it", row=3, column="age"))
     a.csv, row 3, column 'age': no number: 'x'; correct it
@@ -37,7 +37,7 @@ class Problem:
 
 
 class Unreadable(Exception):
-    """The file as a whole cannot be used."""
+    """A file that cannot be used at all."""
 
     def __init__(self, message: str, fix: str, row: int | None = None, column: str | None = None) -> None:
         self.message, self.fix, self.row, self.column = message, fix, row, column
@@ -45,7 +45,7 @@ class Unreadable(Exception):
 
 @contextmanager
 def noting(path: Path, problems: list[Problem]) -> Iterator[None]:
-    """Add what makes a file unreadable to ``problems``."""
+    """Catch the errors of reading a file, and add them to ``problems``."""
     import pyarrow as pa
 
     try:
@@ -54,9 +54,9 @@ def noting(path: Path, problems: list[Problem]) -> Iterator[None]:
         problems.append(Problem("error", str(path), error.message, error.fix, error.row, error.column))
     except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split()) or type(error).__name__
-        problems.append(Problem("error", str(path), f"cannot be read: {reason}", "write the file anew"))
+        problems.append(Problem("error", str(path), f"cannot be read: {reason}", "write the file again"))
 
 
 def and_more(found: Sized) -> str:
-    """How many more there are than the first, which is told in full."""
+    """The end of a message about the first of some rows: how many more there are."""
     return f" (and {len(found) - 1} more rows)" if len(found) > 1 else ""

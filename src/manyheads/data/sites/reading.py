@@ -1,4 +1,4 @@
-"""From a user's files to the tables of the sites, and which of the files are sites."""
+"""Which of a user's files are sites, and their tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from manyheads.core.errors import UserError, did_you_mean
 from manyheads.core.files import kind_of
 from manyheads.core.settings import settings
 from manyheads.core.words import quoted
-from manyheads.data.paths import like_it
+from manyheads.data.paths import suggestion
 from manyheads.data.sites.problems import Problem, and_more
 from manyheads.data.sites.tables import EXTENSIONS, Table, read_table, stem
 from manyheads.data.sites.values import as_text, is_missing, like_values, ordered
@@ -33,34 +33,34 @@ class Reading:
     path: str = ""
     """a folder with one CSV, Parquet or NPZ file per client, or one such table with a client column"""
     label: str = "label"
-    """the label column; unless named, label, target, y and class are tried"""
+    """the label column; by default label, target, y and class are tried"""
     client: str = ""
-    """the column that names the client, in one table of all; unless named, client and site are tried"""
+    """in a single table, the column that names the client; by default client and site are tried"""
     task: Literal["auto", "classification", "regression"] = "auto"
-    """auto: text, or at most 30 different whole numbers, are classes; other numbers are a regression"""
+    """auto: text, or at most 30 different whole numbers, are classes; other numbers are targets of a regression"""
     categories: tuple[str, ...] = ()
     """columns of numbers that are codes, not quantities"""
     ignore: tuple[str, ...] = ()
     """columns to leave out"""
     missing: Literal["mean", "error"] = "mean"
-    """a missing number: replaced by the mean of the training samples (as scaling has it), or not accepted"""
+    """missing values: numbers are replaced by the mean of the training samples, or it is an error"""
 
 
 @dataclass(frozen=True, eq=False)
 class Site:
-    """One site's table; ``rows`` are the numbers of its rows in ``file``, for messages."""
+    """One site's table; ``rows`` are its row numbers in ``file``, for messages."""
 
     name: str
     file: str
     rows: np.ndarray
     columns: dict[str, np.ndarray]
     ignored: frozenset[str] = frozenset()
-    """columns that it has besides"""
+    """columns of the file that were left out"""
     notations: dict[str, str] = field(default_factory=dict)
-    """how the numbers of a column are written, if not as programs do"""
+    """columns whose numbers have a notation other than a program's, and its name"""
 
     def problem(self, message: str, fix: str, at: np.ndarray, column: str) -> Problem:
-        """An error at the first of some rows of a column."""
+        """An error at rows ``at`` of a column; the message is about the first."""
         return Problem("error", self.file, message + and_more(at), fix, int(self.rows[at[0]]), column)
 
     def warning(self, message: str, fix: str, column: str | None = None) -> Problem:
@@ -68,7 +68,7 @@ class Site:
 
 
 def read_sites(reading: Reading) -> tuple[list[Site], str, list[Problem]]:
-    """The sites that have the same columns, in one order, the name of the label column, and what is wrong so far."""
+    """The sites that have the same columns (in one order), the name of the label column, and problems."""
     sites, problems = _read(reading)
     label = _label_column(reading, sites)
     if sites and not any(p.severity == "error" for p in problems):
@@ -83,7 +83,7 @@ def _read(reading: Reading) -> tuple[list[Site], list[Problem]]:
     path = Path(reading.path)
     kind = kind_of(path)
     if kind is None:
-        fix = like_it(path) or "name a folder with one file per client, or one table"
+        fix = suggestion(path) or "name a folder with one file per client, or one table"
         return [], [Problem("error", str(path), "is not there: no such folder or file", fix)]
     if kind != "folder":
         return _divided(reading, path)
@@ -93,7 +93,7 @@ def _read(reading: Reading) -> tuple[list[Site], list[Problem]]:
     try:
         files = sorted(path.iterdir())
     except OSError as error:
-        return [], [Problem("error", str(path), f"cannot be read: {error.strerror}", "ask for the permission")]
+        return [], [Problem("error", str(path), f"cannot be read: {error.strerror}", "ask for permission to read it")]
     sites, problems = [], []
     for file in files:
         why = _left_out(file)
@@ -115,7 +115,7 @@ def _read(reading: Reading) -> tuple[list[Site], list[Problem]]:
 
 
 def _left_out(file: Path) -> str | None:
-    """Why a file of the folder is no site; nothing is said of hidden files that are no tables. None: it is one."""
+    """Why a file of the folder is not a site, empty if that needs no warning (a hidden file); None if it is one."""
     table = file.name.endswith(EXTENSIONS)
     if file.name.startswith("~$"):
         return "a lock file of a program that has the table open"
@@ -123,7 +123,7 @@ def _left_out(file: Path) -> str | None:
         return "a hidden file" if table else ""
     if kind_of(file) == "folder":
         return "is a folder"
-    return None if table else "not a kind of table that is known"
+    return None if table else "not a known kind of table"
 
 
 def _site(name: str, file: Path, at: np.ndarray, table: Table) -> Site:
@@ -132,7 +132,7 @@ def _site(name: str, file: Path, at: np.ndarray, table: Table) -> Site:
 
 
 def _divided(reading: Reading, path: Path) -> tuple[list[Site], list[Problem]]:
-    """One table of all clients, divided by its client column."""
+    """The sites of a single table, divided by its client column."""
     table, problems = read_table(path, reading.ignore)
     if table is None:
         return [], problems
@@ -154,7 +154,7 @@ def _divided(reading: Reading, path: Path) -> tuple[list[Site], list[Problem]]:
 
 
 def _no_such(reading: Reading, sites: Sequence[Site], label: str) -> list[Problem]:
-    """Columns that were named and that no site has."""
+    """Errors for columns that the user named and no site has."""
     used = {n: None for s in sites for n in s.columns}
     there = used | {n: None for s in sites for n in s.ignored}
     features = [n for n in used if n != label]
@@ -175,19 +175,19 @@ def _label_column(reading: Reading, sites: Sequence[Site]) -> str:
 
 
 def _alike(sites: Sequence[Site], label: str) -> tuple[list[Site], list[Problem]]:
-    """The sites that have the label and the columns of most sites, the columns in one order."""
+    """The sites with the most common set of columns, in one order; and problems with the others."""
     labelled = [s for s in sites if label in s.columns]
     usual = Counter(tuple(sorted(s.columns)) for s in labelled).most_common(1)[0][0] if labelled else ()
     alike = [s for s in labelled if set(s.columns) == set(usual)]
-    odd = {s.file: s for s in sites if set(s.columns) != set(usual)}  # one table of many clients is odd once
-    # two or more that agree show what a site looks like
+    odd = {s.file: s for s in sites if set(s.columns) != set(usual)}  # a single table of many clients is reported once
+    # only if at least two sites agree is it clear what a site looks like
     problems = [_stranger(s) if len(alike) > 1 and _far(s, usual) else _misfit(s, label, usual) for s in odd.values()]
     order = list(alike[0].columns) if alike else []
     return [replace(s, columns={n: s.columns[n] for n in order}) for s in alike], problems
 
 
 def _far(site: Site, usual: Iterable[str]) -> bool:
-    """Whether less than half of the other sites' columns are here."""
+    """Whether a site has less than half of the usual columns."""
     own, others = {_bare(n) for n in site.columns}, {_bare(n) for n in usual}
     return 2 * len(own & others) < len(others) and not like_values(list(site.columns))
 
@@ -203,8 +203,8 @@ def _misfit(site: Site, label: str, usual: Sequence[str]) -> Problem:
     renamed = {bare[_bare(n)]: n for n in lacks if _bare(n) in bare}
     if renamed and len(renamed) == len(lacks):
         pairs = ", ".join(f"{quoted(own)} is {quoted(name)}" for own, name in renamed.items())
-        message = f"columns are written otherwise in the other sites: {pairs}"
-        return Problem("error", site.file, message, "write them as the others do")
+        message = f"columns are spelled differently in the other sites: {pairs}"
+        return Problem("error", site.file, message, "spell them as the others do")
     if label not in site.columns:
         if like_values(list(site.columns)):
             message = (
@@ -215,14 +215,14 @@ def _misfit(site: Site, label: str, usual: Sequence[str]) -> Problem:
         near = did_you_mean(label, site.columns) if label not in LABEL_NAMES else None
         fix = near or "name the label column: --data.label NAME"
         return Problem(
-            "error", site.file, message, f"{fix}; or, if it is no site, take the file away" if usual else fix
+            "error", site.file, message, f"{fix}; or, if it is not a site, remove the file" if usual else fix
         )
     parts = [f"lacks {quoted(*lacks)}"] * bool(lacks) + [f"has {quoted(*extra)} besides"] * bool(extra)
-    message = f"other columns than the other sites: it {' and '.join(parts)}"
+    message = f"columns differ from those of the other sites: it {' and '.join(parts)}"
     fix = f"give all sites the same columns, or leave out: --data.ignore {','.join([*lacks, *extra][:9])}"
     return Problem("error", site.file, message, fix)
 
 
 def _bare(name: str) -> str:
-    """A column's name without what people write now this way, now that way: case, blanks, marks."""
+    """A column's name without what spellings differ in: case, blanks, punctuation."""
     return re.sub(r"[\W_]+", "", name.casefold()) or name

@@ -1,39 +1,37 @@
-"""What a user's sites hold and what is wrong with it: the step between files and a federation.
+"""A survey of a user's sites: which columns and labels they have, and every problem with them.
 
-Sites tell only what a federation may know: names and kinds of columns, counts, label names; no row leaves its site here.
+Sites share only what a federation may know: names and types of columns, counts, names of labels; no rows.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from manyheads.core.words import quoted
-from manyheads.data.sites.notation import looks_like_number
+from manyheads.data.sites.cleaning import clean_feature, clean_labels, is_category, task_of, unclear_numbers
 from manyheads.data.sites.problems import Problem
 from manyheads.data.sites.reading import Reading, Site, read_sites
-from manyheads.data.sites.values import as_numbers, as_text, is_missing, ordered
+from manyheads.data.sites.values import is_missing, ordered
 
 __all__ = ["Survey", "survey_of"]
 
-FEW_LABELS = 30
-"""whole numbers with more distinct values than this are taken for a quantity, not for classes"""
 FEW_CODES = 10
-"""whole numbers with at most so many values may be codes"""
+"""a column of whole numbers with at most so many distinct values may hold codes"""
 CODE_NAME = re.compile(r"(^|[\W_])(id|code|zip|postcode)s?$", re.IGNORECASE)
-"""names of columns that hold codes, however many"""
+"""names of columns that hold codes, however many values they have"""
 MANY_CATEGORIES = 50
-"""a column with more looks like an identifier"""
+"""a column with more categories looks like an identifier"""
 
 
 @dataclass(frozen=True, eq=False)
 class Survey:
-    """The findings. The columns of ``sites`` are clean if there is no error: numbers, or text of categories and labels."""
+    """What was found. Without errors, the columns of ``sites`` are clean: numbers, or text of categories and labels."""
 
     path: str
     problems: tuple[Problem, ...]
@@ -43,7 +41,7 @@ class Survey:
     numbers: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
-    """of a classification, in their order"""
+    """of a classification: the names of the classes, in order"""
 
     @property
     def errors(self) -> list[Problem]:
@@ -55,12 +53,12 @@ class Survey:
 
     @property
     def constant(self) -> tuple[str, ...]:
-        """Features with one value over all sites (or none at all)."""
+        """Features with at most one value over all sites."""
         values = {f: {v for s in self.sites for v in _distinct(s.columns[f])} for f in self.features}
         return tuple(f for f, seen in values.items() if len(seen) <= 1)
 
     def facts(self) -> dict[str, Any]:
-        """The findings as plain values, as ``manyheads data check --json`` prints them."""
+        """What was found as plain values, as ``manyheads data check --json`` prints it."""
         return {
             "ok": not self.errors,
             "path": self.path,
@@ -96,20 +94,20 @@ def survey_of(reading: Reading) -> Survey:
     features = [c for c in sites[0].columns if c != label]
     if not features:
         problems.append(Problem("error", reading.path, "there is no column besides the label", "add feature columns"))
-    kinds = {f: _is_category(f, sites) or f in reading.categories for f in features}
+    kinds = {f: is_category(f, sites) or f in reading.categories for f in features}
     guessed = [f for f in features if kinds[f] and f not in reading.categories]
-    problems += _unclear_numbers(reading, sites, guessed, "name the column in --data.categories")
+    problems += unclear_numbers(reading, sites, guessed, "name the column in --data.categories")
     if reading.task == "auto":
-        problems += _unclear_numbers(reading, sites, [label], "say --data.task classification")
+        problems += unclear_numbers(reading, sites, [label], "say --data.task classification")
     clean = []
     for site in sites:
         columns = {}
         for feature in features:
-            columns[feature], more = _feature(site, feature, kinds[feature], reading.missing)
+            columns[feature], more = clean_feature(site, feature, kinds[feature], reading.missing)
             problems += more
         clean.append(replace(site, columns=columns | {label: site.columns[label]}))
-    task = _task(reading, [s.columns[label] for s in sites])
-    clean, more = _labels(clean, label, task)
+    task = task_of(reading, [s.columns[label] for s in sites])
+    clean, more = clean_labels(clean, label, task)
     survey = Survey(
         reading.path,
         tuple(problems + more),
@@ -123,82 +121,8 @@ def survey_of(reading: Reading) -> Survey:
     return replace(survey, problems=(*survey.problems, *_doubts(survey)))
 
 
-def _is_category(feature: str, sites: Iterable[Site]) -> bool:
-    """More text than numbers, over all sites: a few words among numbers are mistakes."""
-    balance = 0
-    for site in sites:
-        numbers, wrong = as_numbers(site.columns[feature])
-        balance += int(wrong.sum()) - int((~np.isnan(numbers)).sum())
-    return balance > 0
-
-
-def _unclear_numbers(reading: Reading, sites: Sequence[Site], columns: Sequence[str], fix: str) -> list[Problem]:
-    """Columns of text most of which are numbers that somebody would read, but in one of two ways or in several."""
-    problems = []
-    for column in columns:
-        texts = [t for s in sites for t in s.columns[column][as_numbers(s.columns[column])[1]]]
-        like = [t for t in texts if looks_like_number(t)]
-        if 2 * len(like) > len(texts):
-            message = f"numbers in a notation that is not clear, such as {quoted(like[0])}"
-            fix = f"write them all as 1234.5, or, if they are none, {fix}"
-            problems.append(Problem("error", reading.path, message, fix, column=column))
-    return problems
-
-
-def _feature(site: Site, name: str, category: bool, missing: str) -> tuple[np.ndarray, list[Problem]]:
-    column = site.columns[name]
-    problems = []
-    numbers, wrong = as_numbers(column)
-    if not category:
-        if wrong.any():
-            at = np.flatnonzero(wrong)
-            fix = "correct it, leave it empty, or name the column in --data.categories"
-            problems.append(site.problem(f"text in a column of numbers: {quoted(column[at[0]])}", fix, at, name))
-        if np.isinf(numbers).any():
-            fix = "correct it, or leave it empty"
-            problems.append(site.problem("an infinite number", fix, np.flatnonzero(np.isinf(numbers)), name))
-    values = as_text(column) if category else numbers
-    gaps = is_missing(values) & ~wrong
-    if gaps.any() and missing == "error":
-        fix = "fill it in, or accept it: --data.missing mean"
-        problems.append(site.problem("a missing value", fix, np.flatnonzero(gaps), name))
-    return values, problems
-
-
-def _task(reading: Reading, labels: Sequence[np.ndarray]) -> str:
-    if reading.task != "auto":
-        return reading.task
-    pairs = [as_numbers(y) for y in labels]
-    numbers = np.concatenate([n for n, _ in pairs])
-    numbers = numbers[np.isfinite(numbers)]
-    text = sum(int(wrong.sum()) for _, wrong in pairs)
-    quantity = (numbers != np.round(numbers)).any() or (not text and len(np.unique(numbers)) > FEW_LABELS)
-    return "regression" if quantity and text < len(numbers) else "classification"
-
-
-def _labels(sites: Sequence[Site], label: str, task: str) -> tuple[list[Site], list[Problem]]:
-    """Labels as text or as numbers, and those that cannot be."""
-    clean, problems = [], []
-    for site in sites:
-        column = site.columns[label]
-        numbers, wrong = as_numbers(column)
-        values = as_text(column) if task == "classification" else numbers
-        gaps = np.flatnonzero(is_missing(values) & ~(wrong if task == "regression" else False))
-        if len(gaps):
-            problems.append(site.problem("a missing label", "fill it in, or delete the row", gaps, label))
-        if task == "regression" and wrong.any():
-            at = np.flatnonzero(wrong)
-            fix = "correct it, or say that labels are classes: --data.task classification"
-            problems.append(site.problem(f"a label that is no number: {quoted(column[at[0]])}", fix, at, label))
-        if np.isinf(numbers).any():
-            at = np.flatnonzero(np.isinf(numbers))
-            problems.append(site.problem("an infinite label", "correct it, or delete the row", at, label))
-        clean.append(replace(site, columns=site.columns | {label: values}))
-    return clean, problems
-
-
 def _doubts(survey: Survey) -> list[Problem]:
-    """What can be used, but may not be meant."""
+    """Warnings: what can be used, but may be a mistake."""
     doubts = []
     owners: dict[str, list[Site]] = {label: [] for label in survey.labels}
     for site in survey.sites:
@@ -222,12 +146,12 @@ def _doubts(survey: Survey) -> list[Problem]:
         count = len({v for s in survey.sites for v in _distinct(s.columns[feature])})
         if count > MANY_CATEGORIES:
             message = f"{count} categories, each an input of the model: an identifier?"
-            fix = f"if it is no feature: --data.ignore {feature}"
+            fix = f"if it is not a feature: --data.ignore {feature}"
             doubts.append(Problem("warning", survey.path, message, fix, column=feature))
     doubts += _notations(survey) + _codes(survey)
     constant = survey.constant
     doubts += [
-        Problem("warning", survey.path, "one value in all sites: dropped", "none is needed", column=f) for f in constant
+        Problem("warning", survey.path, "one value in all sites: dropped", "nothing to fix", column=f) for f in constant
     ]
     if survey.features and len(constant) == len(survey.features):
         doubts.append(Problem("error", survey.path, "every feature has one value only", "add features that differ"))
@@ -235,7 +159,7 @@ def _doubts(survey: Survey) -> list[Problem]:
 
 
 def _notations(survey: Survey) -> list[Problem]:
-    """Numbers that were read though they are not written as programs write them."""
+    """Warnings for numbers in a notation other than a program's, and how they were read."""
     ways: dict[str, dict[str, list[str]]] = {}
     for site in survey.sites:
         for column, way in site.notations.items():
@@ -247,7 +171,7 @@ def _notations(survey: Survey) -> list[Problem]:
             survey.path,
             f"numbers with {way}{f' in {quoted(*names, most=5)}' if len(names) < of_all else ''}, read as such"
             + (" (23 % is 0.23)" if "percent" in way else ""),
-            "none is needed, if that is what they are",
+            "nothing to fix, if that is what they are",
             column=column,
         )
         for column, found in ways.items()
@@ -256,12 +180,12 @@ def _notations(survey: Survey) -> list[Problem]:
 
 
 def _codes(survey: Survey) -> list[Problem]:
-    """Numbers that look as if they were names of something."""
+    """A warning for columns of numbers that look like codes."""
     like, rows = [], sum(len(s.rows) for s in survey.sites)
     for feature in survey.numbers:
         values = np.array(sorted(set().union(*(_distinct(s.columns[feature]) for s in survey.sites))))
         whole = len(values) > 2 and (values == np.round(values)).all()
-        few = len(values) <= min(FEW_CODES, rows // 5)  # each of them some times
+        few = len(values) <= min(FEW_CODES, rows // 5)  # five rows per value, on average
         if whole and (few or CODE_NAME.search(feature)):
             like.append(feature)
     if not like:

@@ -1,6 +1,6 @@
-"""One table of a user's, from CSV, Parquet or NPZ: columns of numbers or of text, and what is wrong with the file.
+"""A user's table from a CSV, Parquet or NPZ file: columns of numbers or text.
 
-A problem does not stop the reading at the first line: it is noted with its place, so that a check can tell them all.
+Problems with a file are returned, not raised, so that a check can report those of all files.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ EXTENSIONS = (".csv", ".csv.gz", ".parquet", ".npz")
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Columns by name: float64 with NaN for missing values, or text (objects) with None for them."""
+    """Columns by name: float64 with NaN for missing values, or text (dtype object) with None for them."""
 
     columns: dict[str, np.ndarray]
     rows: int
     ignored: frozenset[str] = frozenset()
-    """columns that it has besides"""
+    """columns of the file that were left out"""
     notations: dict[str, str] = field(default_factory=dict)
-    """how the numbers of a column are written, if not as programs do"""
+    """columns whose numbers have a notation other than a program's, and its name"""
 
 
 def stem(path: Path) -> str:
-    """The name of a table's file without its ending: the name of the site."""
+    """The name of a table's file without its extension, which is the name of the site."""
     return printable(path.name.removesuffix(".gz").rpartition(".")[0])
 
 
 def read_table(path: Path, ignore: Collection[str] = (), labelled: bool = True) -> tuple[Table | None, list[Problem]]:
-    """A table without the columns to ignore, unless its file is beyond use; and the problem that makes it so.
+    """A table without the columns to ignore, or None and the problem with its file.
 
-    An NPZ file may lack its labels ``y`` if it need not be ``labelled``.
+    Unless ``labelled``, an NPZ file may have no labels ``y``.
     """
     readers: dict[str, Callable[[Path], dict[str, Any]]] = {
         ".csv": read_csv,
@@ -58,7 +58,7 @@ def read_table(path: Path, ignore: Collection[str] = (), labelled: bool = True) 
     notations: dict[str, str] = {}
     with noting(path, problems):
         if not path.name.endswith(EXTENSIONS):
-            raise Unreadable("not a kind of table that is known", f"known are {', '.join(EXTENSIONS)}")
+            raise Unreadable("not a known kind of table", f"known are {', '.join(EXTENSIONS)}")
         check_readable(path)
         found = _named(readers[path.suffix](path))
         for name, column in found.items():
@@ -68,13 +68,13 @@ def read_table(path: Path, ignore: Collection[str] = (), labelled: bool = True) 
         return None, problems
     rows = len(next(iter(columns.values()))) if columns else 0
     if not rows:
-        return None, [Problem("error", str(path), "has no rows", "add its samples, or take the file away")]
+        return None, [Problem("error", str(path), "has no rows", "add its samples, or remove the file")]
     written = {name: way for name, way in notations.items() if way}
     return Table(columns, rows, frozenset(found.keys() & set(ignore)), written), []
 
 
 def read_arrays(path: Path) -> tuple[tuple[np.ndarray, np.ndarray | None] | None, list[Problem]]:
-    """The arrays x, of samples of any shape, and y (if it is there) of an NPZ file; or the problem with it."""
+    """The arrays x (samples of any shape) and y (if present) of an NPZ file, or None and the problem with it."""
     problems: list[Problem] = []
     with noting(path, problems):
         check_readable(path)
@@ -89,5 +89,5 @@ def read_arrays(path: Path) -> tuple[tuple[np.ndarray, np.ndarray | None] | None
 
 
 def _named(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """By names that can be shown anywhere."""
+    """With names that are safe to print."""
     return {printable(name): column for name, column in columns.items()}

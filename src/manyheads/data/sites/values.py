@@ -18,7 +18,7 @@ MISSING = ["", "na", "n/a", "nan", "null", "?"]
 
 
 def plain_column(column: Any, name: str) -> tuple[np.ndarray, str]:
-    """A column as numbers, if all of it is that, or as text; and how numbers are written, if not plainly."""
+    """A column as numbers if all of its values are, else as text; and the notation of its numbers, if it is not plain."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -36,12 +36,12 @@ def plain_column(column: Any, name: str) -> tuple[np.ndarray, str]:
     elif not (
         pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind) or kind == pa.null()
     ):
-        raise Unreadable(f"values of type {kind}", "turn them into numbers or text", column=name)
+        raise Unreadable(f"values of type {kind}", "convert them to numbers or text", column=name)
     try:
         return np.array(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64), ""
     except pa.ArrowInvalid:
         texts = np.array([v if v is None else printable(v) for v in column.to_pylist()], dtype=object)
-    known = texts != None  # noqa: E711 (of each)
+    known = texts != None  # noqa: E711 (elementwise)
     numbers = read_numbers(texts[known].tolist())
     if numbers is None:
         return texts, ""
@@ -51,7 +51,7 @@ def plain_column(column: Any, name: str) -> tuple[np.ndarray, str]:
 
 
 def as_numbers(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers of a column, NaN where there is none, and where there is text that is no number.
+    """The numbers of a column, NaN where there is none, and a mask of text that is not a number.
 
     >>> values, wrong = as_numbers(np.array(["1.5", None, "tall"], object))
     >>> values.tolist(), wrong.tolist()
@@ -71,7 +71,7 @@ def _number(value: str | None) -> float:
 
 
 def as_text(column: np.ndarray) -> np.ndarray:
-    """The values of a column as text, a number written in one way whatever the file; None where missing.
+    """The values of a column as text, None where missing; a number is written the same way whatever the file.
 
     >>> as_text(np.array([1.0, 2.5, np.nan])).tolist(), as_text(np.array(["1.0", "a"], object)).tolist()
     (['1', '2.5', None], ['1', 'a'])
@@ -87,17 +87,17 @@ def _written(number: float, value: Any) -> str | None:
 
 
 def like_values(names: Sequence[str]) -> bool:
-    """Whether what should be the names of columns may be their values: half of them are numbers."""
+    """Whether column names look like values: at least half of them are numbers."""
     return 2 * sum(not np.isnan(_number(n)) for n in names) >= len(names)
 
 
 def is_missing(values: np.ndarray) -> np.ndarray:
-    """Where a column of a table has no value."""
+    """A mask of missing values."""
     return np.array([v is None for v in values], bool) if values.dtype == object else np.isnan(values)
 
 
 def ordered(names: Iterable[str]) -> tuple[str, ...]:
-    """In the order of numbers, if all are numbers."""
+    """Sorted, as numbers if all are numbers."""
     names = list(names)
     numbers, wrong = as_numbers(np.array(names, object))
     if not wrong.any():

@@ -1,0 +1,95 @@
+"""Columns as read from files become clean columns: numbers, or text of categories and labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from manyheads.core.words import quoted
+from manyheads.data.sites.notation import looks_like_number
+from manyheads.data.sites.problems import Problem
+from manyheads.data.sites.reading import Reading, Site
+from manyheads.data.sites.values import as_numbers, as_text, is_missing
+
+__all__ = ["clean_feature", "clean_labels", "is_category", "task_of", "unclear_numbers"]
+
+FEW_LABELS = 30
+"""a label column of whole numbers with more distinct values than this is a regression target"""
+
+
+def is_category(feature: str, sites: Iterable[Site]) -> bool:
+    """Whether there is more text than numbers, over all sites: a few texts among numbers are mistakes."""
+    balance = 0
+    for site in sites:
+        numbers, wrong = as_numbers(site.columns[feature])
+        balance += int(wrong.sum()) - int((~np.isnan(numbers)).sum())
+    return balance > 0
+
+
+def unclear_numbers(reading: Reading, sites: Sequence[Site], columns: Sequence[str], otherwise: str) -> list[Problem]:
+    """Errors for columns of text that look like numbers, but whose notation is ambiguous or mixed."""
+    problems = []
+    for column in columns:
+        texts = [t for s in sites for t in s.columns[column][as_numbers(s.columns[column])[1]]]
+        like = [t for t in texts if looks_like_number(t)]
+        if 2 * len(like) > len(texts):
+            message = f"numbers in a notation that is not clear, such as {quoted(like[0])}"
+            fix = f"write them all as 1234.5, or, if they are not numbers, {otherwise}"
+            problems.append(Problem("error", reading.path, message, fix, column=column))
+    return problems
+
+
+def clean_feature(site: Site, name: str, category: bool, missing: str) -> tuple[np.ndarray, list[Problem]]:
+    """A feature as numbers, or as text if it is a category, and problems with it."""
+    column = site.columns[name]
+    problems = []
+    numbers, wrong = as_numbers(column)
+    if not category:
+        if wrong.any():
+            at = np.flatnonzero(wrong)
+            fix = "correct it, leave it empty, or name the column in --data.categories"
+            problems.append(site.problem(f"text in a column of numbers: {quoted(column[at[0]])}", fix, at, name))
+        if np.isinf(numbers).any():
+            fix = "correct it, or leave it empty"
+            problems.append(site.problem("an infinite number", fix, np.flatnonzero(np.isinf(numbers)), name))
+    values = as_text(column) if category else numbers
+    gaps = is_missing(values) & ~wrong
+    if gaps.any() and missing == "error":
+        fix = "fill it in, or accept it: --data.missing mean"
+        problems.append(site.problem("a missing value", fix, np.flatnonzero(gaps), name))
+    return values, problems
+
+
+def task_of(reading: Reading, labels: Sequence[np.ndarray]) -> str:
+    """The task that was asked for, or the one that fits the labels."""
+    if reading.task != "auto":
+        return reading.task
+    pairs = [as_numbers(y) for y in labels]
+    numbers = np.concatenate([n for n, _ in pairs])
+    numbers = numbers[np.isfinite(numbers)]
+    text = sum(int(wrong.sum()) for _, wrong in pairs)
+    quantity = (numbers != np.round(numbers)).any() or (not text and len(np.unique(numbers)) > FEW_LABELS)
+    return "regression" if quantity and text < len(numbers) else "classification"
+
+
+def clean_labels(sites: Sequence[Site], label: str, task: str) -> tuple[list[Site], list[Problem]]:
+    """Labels as text (classes) or as numbers (targets), and problems with them."""
+    clean, problems = [], []
+    for site in sites:
+        column = site.columns[label]
+        numbers, wrong = as_numbers(column)
+        values = as_text(column) if task == "classification" else numbers
+        gaps = np.flatnonzero(is_missing(values) & ~(wrong if task == "regression" else False))
+        if len(gaps):
+            problems.append(site.problem("a missing label", "fill it in, or delete the row", gaps, label))
+        if task == "regression" and wrong.any():
+            at = np.flatnonzero(wrong)
+            fix = "correct it, or say that labels are classes: --data.task classification"
+            problems.append(site.problem(f"a label that is not a number: {quoted(column[at[0]])}", fix, at, label))
+        if np.isinf(numbers).any():
+            at = np.flatnonzero(np.isinf(numbers))
+            problems.append(site.problem("an infinite label", "correct it, or delete the row", at, label))
+        clean.append(replace(site, columns=site.columns | {label: values}))
+    return clean, problems
