@@ -133,10 +133,13 @@ def test_what_cannot_be_imported_is_told_in_one_line(colours, here, text, says):
 
 def test_a_file_of_a_run_imports_nothing(colours, here):
     write(here / "paint.py", "raise AssertionError('imported')")
-    with pytest.raises(UserError, match=r"nothing is imported because a file says so.*say --colour paint:Blue"):
+    with pytest.raises(
+        UserError, match=r"no colour is imported because a file, .*names it; given .*import paint.*--colour paint:Blue"
+    ):
         colours.find("paint:Blue")
     with pytest.raises(
-        UserError, match=r"the colour 'blue' is paint:Blue, which is not imported; in Python: import paint,"
+        UserError,
+        match=r"made with the colour 'blue' \(paint:Blue\), not imported here; in Python: import paint, .*--colour paint:Blue$",
     ):
         colours.find("blue", path="paint:Blue")
     with pytest.raises(UserError, match=r"define and register it again"):
@@ -145,7 +148,7 @@ def test_a_file_of_a_run_imports_nothing(colours, here):
 
 def test_a_recorded_name_of_another_is_not_ours():
     """A run of a user's own ``fedavg``, never registered, is not read as ours."""
-    with pytest.raises(UserError, match=r"'fedavg' is mine:FedAvg, which is not imported"):
+    with pytest.raises(UserError, match=r"'fedavg' \(mine:FedAvg\), not imported"):
         ALGORITHMS.find("fedavg", path="mine:FedAvg")
 
 

@@ -45,7 +45,7 @@ def list_sources(*, as_json: AsJson = False) -> None:
 
       MANYHEADS_DATA=~/data manyheads data list
     """
-    facts = [_facts(name, cls) for name, cls in sorted(SOURCES.items())]
+    facts = [_facts(name, cls) for name, cls in SOURCES.usable(Plain(stderr=True).print).items()]
     if as_json:
         typer.echo(to_json({"data": facts}))
         return

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.cli.flags import given_name, given_position
+from manyheads.cli.typed import name_of, with_names
 from manyheads.core.contract import ALGORITHMS
 from manyheads.core.errors import UserError
 from manyheads.core.files import kind_of
@@ -38,10 +39,10 @@ def refuse_unknown(arguments: Sequence[str]) -> None:
     """Of data, a model or a method that is not there no flag is known either: its name is the mistake to tell."""
     data = given_name(arguments, "--data") or (given_position(arguments) if "compare" in arguments[:1] else None)
     if data and not data.endswith(".toml") and not kind_of(Path(data)):
-        source_named(data)
-    for option, find in (("--model", MODELS.imported), ("--algorithm", ALGORITHMS.imported)):
+        source_named(name_of(SOURCES, data))
+    for option, known in (("--model", MODELS), ("--algorithm", ALGORITHMS)):
         if name := given_name(arguments, option):
-            find(name)
+            known.imported(name)
 
 
 def resumed(out: Path | None, file: str) -> Table | None:
@@ -52,10 +53,15 @@ def resumed(out: Path | None, file: str) -> Table | None:
 
 
 def with_data(flags: Table, given: str | None = None) -> Table:
-    """The flags, with ``given``, the data named without a flag, among them; a path is told apart from a name."""
+    """The flags, with ``given``, the data named without a flag, among them, and names in place of what was typed for them.
+
+    A path is told apart from a name.
+    """
     data = dict(flags.get("data", {}))
     if given is not None and data.setdefault("name", given) != given:
         raise UserError("two names", where="data", given=f"{given} and {data['name']}", fix="leave one out")
+    flags = with_names(flags | {"data": data} if data else flags)
+    data = dict(flags.get("data", {}))
     name = data.get("name")
     if name and name not in SOURCES and kind_of(Path(name)):
         if data.setdefault("path", name) != name:

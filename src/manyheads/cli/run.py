@@ -18,6 +18,7 @@ from manyheads.cli.live import watched
 from manyheads.cli.output import Plain, bold, warn
 from manyheads.cli.progress import progress
 from manyheads.cli.stops import STOPPED
+from manyheads.cli.typed import import_typed, name_of
 from manyheads.core.checkpoint import rounds_on_disk
 from manyheads.core.contract import ALGORITHMS
 from manyheads.core.errors import UserError
@@ -51,13 +52,15 @@ def run_flags(arguments: Sequence[str]) -> list[Flag]:
         chosen = flag.path[0] in _CHOSEN
         panel = {"evaluate": "Evaluation", "engine": "Engine", "finetune": "Fine-tuning"}.get(flag.path[0], "Run")
         flags.append(flag._replace(path=(*flag.path, "name"), panel="Choice") if chosen else flag._replace(panel=panel))
+    import_typed(arguments)
     config = files_of(arguments)
     goes_with = ""
     for kind, known in _CHOSEN.items():
         table = config.get(kind, {})
         named = table.get("name") if isinstance(table, dict) else None
         fallback = named if isinstance(named, str) else None  # anything else is refused when it is built
-        name = given_name(arguments, f"--{kind}") or fallback or getattr(Config(), kind).get("name", goes_with)
+        typed = given_name(arguments, f"--{kind}")
+        name = name_of(known, typed) if typed else fallback or getattr(Config(), kind).get("name", goes_with)
         if kind == "data" and name not in known and kind_of(Path(name)):
             name = name_of_path(name)
         if kind == "data" and name in known:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import entry_points
 from operator import attrgetter
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from manyheads.core.errors import UserError, first_line, one_of
 
-__all__ = ["Registry", "check_declared", "import_path", "is_import_path"]
+__all__ = ["Registry", "check_declared", "import_path", "is_import_path", "is_ours", "not_imported"]
 
 T = TypeVar("T")
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
@@ -68,22 +68,22 @@ class Registry(Mapping[str, T]):
 
         ``path`` tells what had the name when it was written down: it is what to import if the name is not known now.
         """
-        found = self.get(name)
-        if found is not None and not (path and is_ours(found) and import_path(found) != path):
-            return found
+        if self.knows(name, path):
+            return self[name]
         if path:
-            module = path.partition(":")[0]
-            told = f"in Python: import {module}, where it is registered; on the command line: --{self.kind} {path}"
-            fix = "define and register it again, as that script did" if module == "__main__" else told
-            raise UserError(f"the {self.kind} {name!r} is {path}, which is not imported", where=where, fix=fix)
+            raise not_imported([(self.kind, name, path)], where)
         if is_import_path(name):
             raise UserError(
-                f"nothing is imported because a file says so: the {self.kind} must be named where the command is typed",
+                f"no {self.kind} is imported because a file, or another program, names it",
                 where=where,
                 given=name,
-                fix=f"leave it out there and say --{self.kind} {name}",
+                fix=f"in Python: import {name.partition(':')[0]} and use its name; on the command line: --{self.kind} {name}",
             )
         raise one_of(self.kind, name, self, where=where)
+
+    def knows(self, name: str, path: str | None = None) -> bool:
+        """Whether there is such a thing; one that came from ``path`` is none of ours, whatever its name."""
+        return name in self and not (path and is_ours(self[name]) and import_path(self[name]) != path)
 
     def imported(self, given: str, where: str | None = None) -> T:
         """What a user typed: a name, or ``package.module:Name`` or ``file.py:Name``, which is imported."""
@@ -155,6 +155,17 @@ def check_declared(
         lacking.append("@settings (manyheads.settings) on the class, below @register")
     if lacking:
         raise UserError(f"{path} lacks {', '.join(lacking)}")
+
+
+def not_imported(missing: Sequence[tuple[str, str, str]], where: str | None) -> UserError:
+    """The error for things (kind, name and import path) that something was made with and that are not known now."""
+    things = ", ".join(f"the {kind} {name!r} ({path})" for kind, name, path in missing)
+    modules = list(dict.fromkeys(path.partition(":")[0] for _, _, path in missing))
+    flags = " ".join(f"--{kind} {path}" for kind, _, path in missing)
+    fix = f"in Python: import {', '.join(modules)}, with @register on the class; on the command line: {flags}"
+    if "__main__" in modules:
+        fix = "define and register it again, as that script did"
+    return UserError(f"made with {things}, not imported here", where=where, fix=fix)
 
 
 def import_path(thing: Any) -> str:

@@ -7,9 +7,9 @@ from manyheads.models.mlp import MLP, EluMLP, FemnistMLP
 from manyheads.models.model import Model, losses
 from manyheads.models.net import Net
 from manyheads.models.relu import ReluNet
-from manyheads.models.zoo import MODELS, build_model
+from manyheads.models.zoo import MODELS, ModelSpec, build_model
 
 __all__ = [
-    "LSTM", "MLP", "MODELS", "CifarCNN", "CifarCNN100", "EluMLP", "FemnistMLP", "LinearRepresentation", "Model", "Net", "ReluNet",
+    "LSTM", "MLP", "MODELS", "CifarCNN", "CifarCNN100", "EluMLP", "FemnistMLP", "LinearRepresentation", "Model", "ModelSpec", "Net", "ReluNet",
     "SixLayerCNN", "build_model", "losses",
 ]  # fmt: skip

@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
+from torch import nn
 
 from manyheads.core.contract import ALGORITHMS, Algorithm
 from manyheads.core.errors import UserError
 from manyheads.core.registry import Registry
 from manyheads.core.settings import as_dict, build, settings
 from manyheads.data import Federation, Key, federate, parse_partition, source_of
-from manyheads.models import MODELS, Model, build_model
+from manyheads.models import MODELS, Model, ModelSpec, build_model
+from manyheads.run.kinds import code_of
 from manyheads.run.training import Training
 
-__all__ = ["Config", "assemble", "federation_of", "merged", "placed", "prepare"]
+__all__ = [
+    "Config",
+    "GivenModel",
+    "assemble",
+    "federation_of",
+    "merged",
+    "model_from",
+    "placed",
+    "prepare",
+    "with_code",
+]
 
 Table = dict[str, Any]
+GivenModel = Model | nn.Module | str | ModelSpec
+"""what may be given where a model is wanted"""
 PLACES = ("path", "words", "vectors")
 """settings of data and of models that name a file or a folder"""
 
@@ -67,12 +81,34 @@ def prepare(config: Config) -> tuple[Callable[[int], Model], Federation, Table]:
     source = source_of(config.data)
     spec = _named(MODELS, {"name": source.model} | config.model, "model")
     federation, table = federation_of(config, source)
-    shape, dtype = federation.sample_shape, str(federation.train.x.dtype)
-    return (
-        partial(build_model, spec, shape, federation.outputs, dtype=dtype),
-        federation,
-        table | {"model": _table(spec)},
-    )
+    model, made = model_from(spec, federation.sample_shape, federation.outputs, str(federation.train.x.dtype))
+    return model, federation, merged(table, made)
+
+
+def model_from(
+    given: GivenModel, shape: tuple[int, ...], outputs: int, dtype: str
+) -> tuple[Callable[[int], Model], Table]:
+    """Whatever is given for a model, as a function that makes it of a seed; the table tells how it was made.
+
+    A model or a module is taken as it is, with the weights that it has; a name or a specification is built.
+    """
+    if isinstance(given, Model | nn.Module):
+        return partial(_as_it_is, Model(given) if isinstance(given, nn.Module) else given), {}
+    spec: ModelSpec = MODELS.find(given, where="model")() if isinstance(given, str) else given
+    if isinstance(spec, type) or not callable(getattr(spec, "build", None)):
+        raise UserError(
+            "this is no model",
+            where="model",
+            given=given,
+            allowed="a Model, an nn.Module, a name, or a specification with build(shape, outputs), such as MLP()",
+        )
+    named = isinstance(getattr(spec, "name", None), str) and hasattr(spec, "__pydantic_fields__")
+    made = with_code({"model": _table(spec)}, model=[spec]) if named else {}
+    return partial(build_model, spec, shape, outputs, dtype=dtype), made
+
+
+def _as_it_is(model: Model, seed: int) -> Model:
+    return model
 
 
 def federation_of(config: Config, source: Any) -> tuple[Federation, Table]:
@@ -100,7 +136,7 @@ def _clients(config: Config, source: Any) -> tuple[Federation, Table]:
             if given:
                 raise UserError(f"{source.name} comes with its clients", where=name, given=given, fix="leave it out")
         source = replace(source, clients=config.clients) if own and config.clients else source
-        return source.federation(config.seed), {"data": _table(source)}
+        return source.federation(config.seed), with_code({"data": _table(source)}, data=[source])
     pool = source.pool(config.seed)
     named_key = isinstance(config.partition, str) and config.partition in pool.keys  # --partition writer
     lacks = getattr(source, "keys_need", {}).get(config.partition) if isinstance(config.partition, str) else None
@@ -118,15 +154,22 @@ def _clients(config: Config, source: Any) -> tuple[Federation, Table]:
                 "the key decides how many clients there are", where="clients", given=config.clients, fix="leave it out"
             )
         clients = 0
-    new_pool = source_of({"name": config.new_data}).pool(config.seed) if config.new_data else None
+    new_source = source_of({"name": config.new_data}) if config.new_data else None
+    new_pool = new_source.pool(config.seed) if new_source else None
     federation = federate(pool, partition, clients=clients, seed=config.seed, new_pool=new_pool)
     table = {"data": _table(source), "partition": _table(partition), "clients": clients, "new_data": config.new_data}
-    return federation, table
+    return federation, with_code(table, data=[source, *filter(None, [new_source])], partition=[partition])
 
 
 def _named(known: Registry[type[Any]], table: Table, where: str) -> Any:
     values = getattr(Config(), where) | table
     return build(known.find(str(values.pop("name")), where), values, where=where)
+
+
+def with_code(table: Table, **things: Iterable[Any]) -> Table:
+    """The table of how something was made, with the facts of where its parts come from, if they are not ours."""
+    code = code_of(**things)
+    return merged(table, {"facts": {"code": code}}) if code else table
 
 
 def _table(value: Any) -> Table:

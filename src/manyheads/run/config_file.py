@@ -14,8 +14,10 @@ from manyheads.core.plain import to_json
 from manyheads.core.sealed import fingerprint, read_toml, write_toml
 from manyheads.core.settings import as_dict, build, settings
 from manyheads.data import Federation
-from manyheads.models import MODELS, Model, build_model
-from manyheads.run.config import placed
+from manyheads.models import MODELS, Model, ModelSpec
+from manyheads.monitors import MONITORS
+from manyheads.run.config import GivenModel, model_from, placed, with_code
+from manyheads.run.kinds import Code, require_imported
 from manyheads.run.training import Training
 
 __all__ = [
@@ -55,8 +57,10 @@ def read_settings(path: Path) -> Table:
 
 
 def read_kept_settings(path: Path) -> Table:
-    """The settings that a run or a comparison keeps in its folder, as they were written."""
-    return _settings(_read_sealed(path))
+    """The settings that a run or a comparison keeps in its folder, as they were written; to go on with it."""
+    table = _read_sealed(path)
+    require_imported(table.get("facts", {}).get("code", {}), where=str(path.parent))
+    return _settings(table)
 
 
 def read_run_config(folder: Path) -> RunConfig:
@@ -109,9 +113,11 @@ class Facts:
     """of the inputs"""
     loss: str | None = None
     """what the loss means, if that is not the usual one of the task"""
+    code: Code | None = None
+    """where the classes come from that are not ours, by kind and name"""
 
     @classmethod
-    def of(cls, federation: Federation) -> Facts:
+    def of(cls, federation: Federation, code: Code | None = None) -> Facts:
         return cls(
             fingerprint=federation.fingerprint,
             clients=len(federation),
@@ -120,7 +126,12 @@ class Facts:
             task=federation.task,
             dtype=str(federation.train.x.dtype),
             loss=federation.encoding.loss or None,
+            code=code or None,
         )
+
+    def origin(self, kind: str, name: str) -> str | None:
+        """Where a class comes from, if it is not ours."""
+        return (self.code or {}).get(kind, {}).get(name)
 
 
 @dataclass(frozen=True)
@@ -135,7 +146,9 @@ class RunConfig:
         """``made`` tells how the data and the model were made; without it, they are the user's own objects."""
         own = {"data": {"name": CUSTOM}, "model": {"name": CUSTOM}}
         method = {"algorithm": {"name": algorithm.name, **as_dict(algorithm)}}
-        return cls(own | made | as_dict(training) | method, Facts.of(federation))
+        monitors = [MONITORS.find(name) for name in training.monitor]
+        code = with_code(made, algorithm=[algorithm], monitor=monitors).get("facts", {}).get("code")
+        return cls(_settings(own | made | as_dict(training) | method), Facts.of(federation, code))
 
     def write(self, folder: Path) -> None:
         write_toml(folder / RUN, {"schema": SCHEMA, **self.table})
@@ -149,7 +162,8 @@ class RunConfig:
         """What a resume may not change: all but rounds, checkpoints, workers, and where the data are."""
         kept = {k: v for k, v in self.table.items() if k not in ("rounds", "checkpoint_seconds")}
         data = {k: v for k, v in kept["data"].items() if k != "path"}  # the fingerprint tells what was there
-        return kept | {"engine": {"mode": kept["engine"]["mode"]}, "data": data}
+        facts = {k: v for k, v in kept["facts"].items() if k != "code"}  # a module may be renamed
+        return kept | {"engine": {"mode": kept["engine"]["mode"]}, "data": data, "facts": facts}
 
     @property
     def hash(self) -> str:
@@ -185,16 +199,24 @@ class RunConfig:
 
     def algorithm(self, where: object) -> Algorithm:
         table = dict(self.settings["algorithm"])
-        return build(ALGORITHMS.find(table.pop("name")), table, where=f"{where}: algorithm")
+        name = table.pop("name")
+        cls = ALGORITHMS.find(name, str(where), self.facts.origin("algorithm", name))
+        return build(cls, table, where=f"{where}: algorithm")
 
-    def model(self, where: object) -> Model:
-        """The model with its initial parameters."""
+    def model(self, where: object, given: GivenModel | None = None) -> Model:
+        """The model with its initial parameters, of what the run was made with if it is not ``given``."""
+        facts, seed = self.facts, self.training(where).seed
+        given = self._spec(where) if given is None else given
+        made, _ = model_from(given, facts.sample_shape, facts.outputs, facts.dtype)
+        return made(seed)
+
+    def _spec(self, where: object) -> ModelSpec:
         table = dict(self.settings["model"])
         name = table.pop("name")
         if name == CUSTOM:
             raise UserError(
                 f"{where} was made with a model of your own", fix="give it again: manyheads.load(path, model=...)"
             )
-        spec = build(MODELS.find(name), table, where=f"{where}: model")
-        facts, seed = self.facts, self.training(where).seed
-        return build_model(spec, facts.sample_shape, facts.outputs, seed, facts.dtype)
+        cls = MODELS.find(name, str(where), self.facts.origin("model", name))
+        spec: ModelSpec = build(cls, table, where=f"{where}: model")
+        return spec

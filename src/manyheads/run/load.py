@@ -7,13 +7,11 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from torch import nn
-
 from manyheads.core.checkpoint import rounds_on_disk
 from manyheads.core.errors import UserError
 from manyheads.core.history import rounds_told
 from manyheads.core.store import PersonalStore
-from manyheads.models import Model
+from manyheads.run.config import GivenModel
 from manyheads.run.config_file import read_run_config
 from manyheads.run.directory import RunDirectory
 from manyheads.run.result import Run
@@ -21,30 +19,27 @@ from manyheads.run.result import Run
 __all__ = ["load"]
 
 
-def load(path: str | Path, model: Model | nn.Module | None = None, say: Callable[[str], None] | None = None) -> Run:
+def load(path: str | Path, model: GivenModel | None = None, say: Callable[[str], None] | None = None) -> Run:
     """A run from its folder, up to its last checkpoint that is whole; nothing in the folder is changed.
 
-    A model of your own must be given again. ``say`` is told of damage; without it, it is a warning.
+    A model that was given as a module must be given again. ``say`` is told of damage; without it, it is a warning.
     """
     path = Path(path)
     config = read_run_config(path)
     training, algorithm = config.training(path), config.algorithm(path)
-    if model is None:
-        model = config.model(path)
-    elif isinstance(model, nn.Module):
-        model = Model(model)
+    whole = config.model(path, model)
     directory = RunDirectory(path)
     directory.require_checkpoints()
     if not rounds_on_disk(directory.checkpoints):
         raise UserError(f"{path} has no checkpoint yet", fix="let it run on with --resume")
     clients = config.facts.clients
-    store = PersonalStore(directory.store_path, training.client_state(algorithm, model), clients, read_only=True)
+    store = PersonalStore(directory.store_path, training.client_state(algorithm, whole), clients, read_only=True)
     say = say or partial(warnings.warn, stacklevel=3)
-    server, history = directory.restore(algorithm.init_server(model.params, clients), store, say)
+    server, history = directory.restore(algorithm.init_server(whole.params, clients), store, say)
     told, newest = rounds_told(directory.history_path), rounds_on_disk(directory.checkpoints)[0]
     if told > newest:
         say(
             f"{path} has a history of {told} rounds, and its last checkpoint is that of round {newest}, which is taken: "
             "a later one is missing, or the run goes on, or was cut short"
         )
-    return Run(algorithm, model, training, server, history, directory, store)
+    return Run(algorithm, whole, training, server, history, directory, store)

@@ -8,20 +8,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
-from torch import nn
-
 from manyheads.core.contract import Algorithm
 from manyheads.core.errors import UserError
 from manyheads.core.files import sweep
 from manyheads.core.history import History
 from manyheads.core.optim import FineTune
-from manyheads.core.settings import as_dict
 from manyheads.core.store import PersonalStore
 from manyheads.data import Federation
 from manyheads.engines.pool import Engine, Pool
 from manyheads.engines.workbench import Keep
-from manyheads.models import MODELS, Model, build_model
+from manyheads.models import Model
 from manyheads.run.checks import check
+from manyheads.run.config import GivenModel, model_from
 from manyheads.run.config_file import RUN, RunConfig, read_run_config
 from manyheads.run.directory import RunDirectory
 from manyheads.run.loop import Loop
@@ -37,7 +35,7 @@ OnRound = Callable[[dict[str, Any]], None]
 
 def simulate(
     algorithm: Algorithm,
-    model: Model | nn.Module | str,
+    model: GivenModel,
     federation: Federation,
     *,
     rounds: int = 30,
@@ -55,8 +53,8 @@ def simulate(
 ) -> Run:
     """Run an algorithm on a federation, on this machine.
 
-    ``model`` is a :class:`Model`, a module with a clear head, or the name of one of ours. With ``out`` the run is kept
-    in that folder as it goes, and ``resume=True`` continues it if it is there; otherwise it lives until the result is
+    ``model`` is a :class:`Model`, a module with a clear head, a specification such as ``MLP(hidden=[64])``, or the name
+    of one. With ``out`` the run is kept in that folder as it goes, and ``resume=True`` continues it if it is there; otherwise it lives until the result is
     forgotten, or saved by :meth:`Run.save`. ``on_round`` is called with each round's record. ``finetune`` tunes the final
     models; the results, and those of the federation's new clients, are in :attr:`Run.final`.
 
@@ -77,14 +75,8 @@ def simulate(
         monitor=tuple(monitor),
         engine=engine or Engine(),
     )
-    made: dict[str, Any] = {}
-    if isinstance(model, str):
-        spec = MODELS.find(model)()
-        made = {"model": {"name": spec.name, **as_dict(spec)}}
-        model = build_model(spec, federation.sample_shape, federation.outputs, seed, str(federation.train.x.dtype))
-    elif isinstance(model, nn.Module):
-        model = Model(model)
-    return run_training(algorithm, model, federation, training, made, out, resume, on_round)
+    build, made = model_from(model, federation.sample_shape, federation.outputs, str(federation.train.x.dtype))
+    return run_training(algorithm, build(seed), federation, training, made, out, resume, on_round)
 
 
 def run_training(

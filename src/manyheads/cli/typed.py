@@ -1,0 +1,77 @@
+"""What is typed where a name is wanted: a name, or ``package.module:Name``, which is imported. Files import nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from manyheads.cli.flags import given_name
+from manyheads.core.contract import ALGORITHMS
+from manyheads.core.files import kind_of
+from manyheads.core.registry import Registry, is_import_path
+from manyheads.data import PARTITIONERS, SOURCES
+from manyheads.metrics import METRICS
+from manyheads.models import MODELS
+from manyheads.monitors import MONITORS
+
+__all__ = ["import_typed", "name_of", "with_names"]
+
+
+class _Place(NamedTuple):
+    """An option that takes names, and where its value stands in a table of flags."""
+
+    option: str
+    path: tuple[str, ...]
+    known: Registry[Any]
+
+
+_PLACES = (
+    _Place("--algorithm", ("algorithm", "name"), ALGORITHMS),
+    _Place("--methods", ("compare", "methods"), ALGORITHMS),
+    _Place("--model", ("model", "name"), MODELS),
+    _Place("--data", ("data", "name"), SOURCES),
+    _Place("--new-data", ("new_data",), SOURCES),
+    _Place("--partition", ("partition",), PARTITIONERS),
+    _Place("--metric", ("evaluate", "metrics"), METRICS),
+    _Place("--monitor", ("monitor",), MONITORS),
+)
+
+
+def name_of(known: Registry[Any], typed: str) -> str:
+    """The name of what was typed, with whatever follows it (``+ft``, the values of a partition).
+
+    A path that exists is a path, whatever it looks like.
+    """
+    if typed in known or kind_of(Path(typed)):
+        return typed
+    path, plus, rest = typed.partition("+")
+    if known is PARTITIONERS:
+        module, _, after = typed.partition(":")
+        name, plus, rest = after.partition(":")
+        path = module if module in known else f"{module}:{name}"
+    return f"{known.imported(path).name}{plus}{rest}" if is_import_path(path) else typed
+
+
+def import_typed(arguments: Sequence[str]) -> None:
+    """Import what a command line, not parsed yet, names by an import path."""
+    for option, _, known in _PLACES:
+        for word in (given_name(arguments, option) or "").split(","):
+            name_of(known, word)
+
+
+def with_names(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """The flags with names where import paths were typed."""
+    table = dict(flags)
+    for _, (first, *rest), known in _PLACES:
+        if first not in table:
+            continue
+        if not rest:
+            table[first] = _names(known, table[first])
+        elif isinstance(table[first], Mapping) and rest[0] in table[first]:
+            table[first] = table[first] | {rest[0]: _names(known, table[first][rest[0]])}
+    return table
+
+
+def _names(known: Registry[Any], typed: str | list[str]) -> str | list[str]:
+    return name_of(known, typed) if isinstance(typed, str) else [name_of(known, word) for word in typed]
