@@ -31,6 +31,26 @@ CHOSEN_BY = {
 FEW = 100
 """held-out samples below which the width of the interval is pointed out"""
 
+FineTuning = Annotated[
+    str | None,
+    typer.Option(
+        help="head:10 (epochs), all:5, head:200steps  "
+        r"\[default: the run's setting, else the method's, else 10 epochs of what suits it, at least 300 steps]",
+        show_default=False,
+    ),
+]
+Curve = Annotated[
+    str | None,
+    typer.Option(help=r"numbers of samples to measure it for  \[default: 5,10,20,...]", show_default=False),
+]
+Exports = Annotated[
+    str | None,
+    typer.Option(
+        help=r"onnx, torch, both with a comma, or none  \[default: torch, and onnx if it is installed]",
+        show_default=False,
+    ),
+]
+
 
 def personalize(
     run: Annotated[Path, typer.Argument(help="folder of a trained run", show_default=False)],
@@ -39,28 +59,12 @@ def personalize(
     ],
     *,
     out: Annotated[Path, typer.Option(help="folder for the model; must be new or empty", show_default=False)],
-    finetune: Annotated[
-        str | None,
-        typer.Option(
-            help="head:10 (epochs), all:5, head:200steps  "
-            r"\[default: the run's setting, else the method's, else 10 epochs of what suits it, at least 300 steps]",
-            show_default=False,
-        ),
-    ] = None,
+    finetune: FineTuning = None,
     lr: Annotated[float | None, typer.Option(help=r"step size  \[default: the method's]", show_default=False)] = None,
     test_fraction: Annotated[float, typer.Option(help="part of the samples that is held out to measure")] = 0.3,
-    curve: Annotated[
-        str | None,
-        typer.Option(help=r"numbers of samples to measure it for  \[default: 5,10,20,...]", show_default=False),
-    ] = None,
+    curve: Curve = None,
     seed: Annotated[int, typer.Option(min=0, help="of the split, the subsets and the training")] = 0,
-    export: Annotated[
-        str | None,
-        typer.Option(
-            help=r"onnx, torch, both with a comma, or none  \[default: torch, and onnx if it is installed]",
-            show_default=False,
-        ),
-    ] = None,
+    export: Exports = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")] = False,
 ) -> None:
     """Give a new client its own model, from a trained run and a few samples of the client.
@@ -79,8 +83,7 @@ def personalize(
 
       manyheads predict models/new_site more.csv
     """
-    exports = _exports(export)
-    sizes = _numbers(curve)
+    exports, sizes = _exports(export), _numbers(curve)
     check_place(out)
     torch.set_num_threads(1)  # many small operations
     errors = Plain(stderr=True)
@@ -102,8 +105,7 @@ def personalize(
         say("writing the model")
         card = save_personal(personal, out, exports, command=shlex.join(["manyheads", *sys.argv[1:]]))
     facts = {"out": str(out), **card["measured"], "exports": card["exports"]}
-    for kind, why in card["exports_left_out"].items():
-        facts["warnings"].append(f"no {kind} export: {why}")
+    facts["warnings"] += [f"no {kind} export: {why}" for kind, why in card["exports_left_out"].items()]
     for warning in facts["warnings"]:
         errors.print(f"warning: {warning}")
     if as_json:

@@ -43,6 +43,10 @@ _SPELLED: dict[tuple[str, ...], str] = {
 _CHOSEN = {"data": SOURCES, "model": MODELS, "algorithm": ALGORITHMS}
 BENEATH = {"engine": {"workers": "0"}}
 """what the command line assumes unless told otherwise: all cores"""
+Port = Annotated[
+    int | None,
+    typer.Option(help="of 127.0.0.1, for --live  \\[default: a free one]", min=0, max=65535, show_default=False),
+]
 
 
 def run_flags(arguments: Sequence[str]) -> list[Flag]:
@@ -80,10 +84,7 @@ def run(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="go on with the run in --out")] = False,
     live: Annotated[bool, typer.Option("--live", help="serve a page with the curves as they grow")] = False,
-    live_port: Annotated[
-        int | None,
-        typer.Option(help="of 127.0.0.1, for --live  \\[default: a free one]", min=0, max=65535, show_default=False),
-    ] = None,
+    live_port: Port = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")] = False,
     flags: dict[str, Any],
 ) -> None:
@@ -124,11 +125,7 @@ def run(
                     algorithm, model, federation, settings.training(), made, place, resume, on_round, errors.print
                 )
         except KeyboardInterrupt:
-            if (place / RUN).exists():
-                go_on = f"Go on with: manyheads run --resume --out {place}"
-                errors.print(f"stopped; {_saved(place)} rounds are saved. {go_on}")
-            else:
-                errors.print("stopped; nothing is saved yet")
+            errors.print(f"stopped; {_saved(place)}")
             raise typer.Exit(STOPPED) from None
     if not new:
         errors.print(f"{place} has all its {result.rounds} rounds already: nothing to do; for more, say --rounds")
@@ -138,9 +135,12 @@ def run(
         _show(result)
 
 
-def _saved(place: Path) -> int:
-    """Rounds that a resume need not do again."""
-    return next(iter(rounds_on_disk(place / "checkpoint")), 0)
+def _saved(place: Path) -> str:
+    """What a resume need not do again, in words."""
+    if not (place / RUN).exists():
+        return "nothing is saved yet"
+    rounds = next(iter(rounds_on_disk(place / "checkpoint")), 0)
+    return f"{rounds} rounds are saved. Go on with: manyheads run --resume --out {place}"
 
 
 def _resumed(out: Path | None, described: bool, errors: Console) -> dict[str, Any]:
