@@ -38,7 +38,7 @@ def unpacked(path: Path) -> bytes:
                 pieces.append(piece)
                 check_size(size := size + len(piece))
     except (EOFError, zlib.error, gzip.BadGzipFile):
-        raise OSError("it is a broken gzip file, perhaps cut off: fetch it again") from None
+        raise OSError("it is a broken gzip file, perhaps cut off: download it again") from None
     return b"".join(pieces)
 
 

@@ -164,13 +164,13 @@ TWICE = b"".join(b"q%c(h%ch%ct" % (i, i, i) for i in range(40))
 )
 def test_a_crafted_pickle_is_an_error_and_no_crash(tmp_path, raw):
     (tmp_path / "f").write_bytes(b"\x80\x02" + raw)
-    with pytest.raises(UserError, match="f is not a readable pickle|f is refused|no CIFAR batch"):
+    with pytest.raises(UserError, match="f is not a readable pickle|f is refused|not a CIFAR batch"):
         cifar.read_pickles([tmp_path / "f"], "label")
 
 
 def test_labels_that_hold_themselves_are_refused(tmp_path):
     (tmp_path / "f").write_bytes(b"}(U\x04data](q\x00h\x00eU\x06labels](q\x01h\x01eu.")
-    with pytest.raises(UserError, match="no CIFAR batch"):
+    with pytest.raises(UserError, match="not a CIFAR batch"):
         cifar.read_pickles([tmp_path / "f"], "label")
 
 
@@ -183,9 +183,9 @@ def test_codecs_other_than_that_of_bytes_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ([1, 2], "no CIFAR batch; given 'no dict'; allowed: data, labels"),
-        ({"data": PIXELS}, "no CIFAR batch; given 'data'"),
-        ({"data": PIXELS, "labels": [1]}, "no CIFAR batch; allowed: data of bytes"),
+        ([1, 2], "not a CIFAR batch; given 'not a dict'; allowed: data, labels"),
+        ({"data": PIXELS}, "not a CIFAR batch; given 'data'"),
+        ({"data": PIXELS, "labels": [1]}, "not a CIFAR batch; allowed: data of bytes"),
         ({"data": PIXELS.astype(float), "labels": [1, 2]}, "data of bytes"),
         ({"data": PIXELS, "labels": [1.5, 2]}, "whole numbers"),
     ],

@@ -1,4 +1,4 @@
 """Partitions: how a pool of labelled samples is divided among clients.
 
-``partitioners`` holds those of one idea, ``recipes`` those of the papers' experiments.
+``partitioners`` are the general ones, ``recipes`` those of papers' experiments; ``federate`` applies either to a pool.
 """

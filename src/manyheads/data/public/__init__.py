@@ -1,4 +1,4 @@
-"""Published datasets: where their files are, how they are read and fetched, and what is kept of them in a cache.
+"""Published datasets: images, characters, text. Their files are found, fetched, decoded once and cached.
 
-``readers`` knows the file formats; the other modules make pools of labelled samples of what is read.
+``readers`` reads the file formats; every dataset is a source with a ``pool`` of labelled samples.
 """

@@ -1,7 +1,7 @@
-"""Decoded arrays kept on disk, so that a dataset is decoded once and mapped into memory from then on.
+"""A cache of decoded arrays on disk: a dataset is decoded once, and memory-mapped from then on.
 
-An entry is a folder named by the content of the files it was made from (their bytes and names, not their place or
-time). Its index is written last and holds a checksum of every array: what is incomplete or damaged is made anew.
+An entry is a folder named by a hash of the files it was made from (their names and bytes, not their location or time).
+Its index is written last and has a checksum of every array: an incomplete or damaged entry is made again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["cache_folder", "cached"]
 
 Arrays = dict[str, np.ndarray]
 SCHEMA = 1
-"""part of every key: a new number when a reader's arrays change"""
+"""part of every key: increase it when a reader's arrays change"""
 
 
 def cache_folder() -> Path:
@@ -37,9 +37,9 @@ def cache_folder() -> Path:
 
 
 def cached(kind: str, folder: Path, files: Sequence[Path], decode: Callable[[], Arrays]) -> Arrays:
-    """The arrays that ``decode`` makes from some files of a folder, read-only. ``kind`` tells how it makes them.
+    """The arrays that ``decode`` makes of some files in a folder, read-only. ``kind`` names the way of decoding.
 
-    A cache that cannot be written is no error: the arrays are then made every time.
+    If the cache cannot be written, the arrays are decoded every time.
     """
     entry = cache_folder() / f"{kind}-{_content_key(kind, folder, files)}"
     if (arrays := _load(entry)) is not None:
@@ -68,17 +68,17 @@ def _save(entry: Path, arrays: Arrays) -> None:
 
 
 def _load(entry: Path) -> Arrays | None:
-    """The arrays of an entry, or None if it is not whole."""
+    """The arrays of an entry, or None if it is missing, incomplete or damaged."""
     try:
         index = json.loads((entry / "index.json").read_text(encoding="utf-8"))
         arrays = {name: np.load(entry / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in index}
         whole = all(_checksum(arrays[name]) == checksum for name, checksum in index.items())
-    except Exception:  # whatever is wrong with it, it is made anew
+    except Exception:  # whatever is wrong with it, it is made again
         return None
     return {name: array.view(np.ndarray) for name, array in arrays.items()} if whole and arrays else None
 
 
 def _checksum(array: np.ndarray) -> int:
-    """Of type, shape and bytes. crc32 finds damage, and reads 4 GB a second."""
+    """Of type, shape and bytes. CRC-32 detects damage, at 4 GB/s."""
     own = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     return zlib.crc32(own.data, zlib.crc32(f"{array.dtype} {array.shape}".encode()))

@@ -1,4 +1,4 @@
-"""Handwritten characters with their writers: FEMNIST, and Chars74K as a small stand-in."""
+"""Handwritten characters with their writers: FEMNIST, and Chars74K as a small substitute."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ JSON = ("*.json", "*.json.gz")
 
 
 def character_classes(wanted: str) -> list[int]:
-    """Labels of characters, given one by one or as ranges; none given means all.
+    """Labels of characters, given one by one or as ranges; empty means all.
 
     >>> character_classes("a-cX")
     [36, 37, 38, 33]
@@ -50,7 +50,7 @@ def _leaf(paths: list[Path], suffix: str = "") -> Arrays:
 
 
 def _pool(name: str, arrays: Arrays, characters: str, test_fraction: float, seed: int, scaling: Scaling) -> Pool:
-    """The chosen characters, numbered anew; a test part is drawn where the data has none of its own."""
+    """The chosen characters, relabelled 0, 1, ...; a test part is drawn if the data has none."""
     labels = character_classes(characters)
     number = np.full(len(CHARACTERS), -1)
     number[labels] = np.arange(len(labels))
@@ -84,7 +84,7 @@ class Femnist:
     characters: str = ""
     """only these, such as a-j; empty: all 62"""
     test_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.1
-    """part of every class kept for tests, where the data has no test part"""
+    """fraction of every class that is held out for tests, if the data has no test part"""
 
     def pool(self, seed: int) -> Pool:
         place = Location.of(self.name, self.path, "data")
@@ -116,7 +116,7 @@ def _table(paths: list[Path]) -> Arrays:
 
 @settings
 class Chars74k:
-    """Chars74K's hand-drawn characters: 55 writers, each of 62 characters once. A stand-in for FEMNIST, not FEMNIST."""
+    """Chars74K's hand-drawn characters: 55 writers, each of 62 characters once. A substitute for FEMNIST, not FEMNIST."""
 
     name: ClassVar[str] = "chars74k"
     model: ClassVar[str] = "mlp"
@@ -125,7 +125,7 @@ class Chars74k:
     characters: str = ""
     """only these, such as a-j; empty: all 62"""
     test_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.2
-    """part of every class that is kept for tests"""
+    """fraction of every class that is held out for tests"""
 
     def pool(self, seed: int) -> Pool:
         place = Location.of("chars74k-hnd", self.path)

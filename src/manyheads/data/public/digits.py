@@ -1,4 +1,4 @@
-"""The digits that come with scikit-learn."""
+"""The handwritten digits that come with scikit-learn."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Digits:
 
     name: ClassVar[str] = "digits"
     model: ClassVar[str] = "mlp"
-    """the model that goes with the data, unless another is asked for"""
+    """the default model for the data"""
     test_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.2
-    """part of every class that is kept for the clients' tests"""
+    """fraction of every class that is held out for the clients' tests"""
 
     def pool(self, seed: int) -> Pool:
         from sklearn.datasets import load_digits

@@ -1,6 +1,6 @@
-"""Public datasets: which files each needs, whether they are there, and getting them from the Hugging Face hub.
+"""The files of published datasets: which each needs, whether they are there, and download from the Hugging Face hub.
 
-A file is put in its place in one step and its checksum noted, so an interrupted download goes on where it stopped.
+A file is written atomically and its checksum recorded, so that an interrupted download continues with the next file.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from manyheads.data.paths import home
 __all__ = ["CHECKSUMS", "DATASETS", "Dataset", "fetch", "is_there"]
 
 CHECKSUMS = "SHA256SUMS"
-"""the file of checksums, as sha256sum -c reads it"""
+"""the file of checksums, in the format of ``sha256sum -c``"""
 Load = Callable[[str, str], Any]
-"""(dataset on the hub, its split) to something with rows and ``to_parquet``"""
+"""from a dataset on the hub and a split to rows, with a method ``to_parquet``"""
 Write = Callable[[Any, Path], None]
 
 
@@ -48,16 +48,16 @@ def _write_idx(path: Path, array: np.ndarray) -> None:
 
 @dataclass(frozen=True)
 class Dataset:
-    """A dataset's files. Any one of ``forms`` will do: patterns of names, looked for in the folder and below it."""
+    """A dataset's files: one of ``forms``, which are patterns of names to match in the folder and below it."""
 
     folder: str
     forms: tuple[tuple[str, ...], ...]
     needs: str
-    """the files, in words, for those who put them there by hand"""
+    """the files in words, for users who download them by hand"""
     hub: str = ""
-    """on the hub; empty: it must be fetched by hand"""
+    """name on the hub; empty: it must be downloaded by hand"""
     makes: tuple[tuple[str, str, Write], ...] = ()
-    """file, split and writer of what is fetched from the hub"""
+    """file, split and writer of each file made from the hub's rows"""
 
 
 _IDX = (
@@ -116,7 +116,7 @@ DATASETS: dict[str, Dataset] = {
 
 
 def is_there(name: str, root: Path | None = None) -> bool:
-    """Whether the files of a dataset are found under ``root`` (without it, under ``MANYHEADS_DATA``)."""
+    """Whether the files of a dataset are under ``root`` (by default ``MANYHEADS_DATA``)."""
     place = root or _root()
     if place is None or name not in DATASETS:
         return False
@@ -125,9 +125,9 @@ def is_there(name: str, root: Path | None = None) -> bool:
 
 
 def fetch(name: str, root: Path | None = None, load: Load | None = None) -> dict[str, Any]:
-    """Get a dataset into its folder under ``root`` (without it, ``MANYHEADS_DATA``) and note the checksums of its files.
+    """Download a dataset to its folder under ``root`` (by default ``MANYHEADS_DATA``) and record its files' checksums.
 
-    A file that is there is kept, unless it differs from its noted checksum.
+    An existing file is kept, unless it differs from its recorded checksum.
     """
     if name not in DATASETS:
         raise one_of("data to get", name, DATASETS)
@@ -144,7 +144,7 @@ def fetch(name: str, root: Path | None = None, load: Load | None = None) -> dict
     files = []
     for file, split, write in dataset.makes:
         path = folder / file
-        # a file without a note is whole too: it took its place in one step, or it is the user's
+        # a file without a recorded checksum is complete too: it was written atomically, or is the user's own
         found = digest(path).hex() if kind_of(path) else ""
         kept = bool(found) and noted.get(file, found) == found
         if not kept:
@@ -169,7 +169,7 @@ def _loaded(name: str, dataset: Dataset, folder: Path, split: str, load: Load | 
         load = lambda hub, part: load_dataset(hub, split=part)  # noqa: E731
     try:
         return load(dataset.hub, split)
-    except Exception as error:  # whatever the library meets, the files can be put there by hand
+    except Exception as error:  # whatever goes wrong, the files can be downloaded by hand
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise _by_hand(name, dataset, folder, f"cannot be downloaded: {reason}") from error
 
@@ -179,8 +179,10 @@ def _written(name: str, dataset: Dataset, folder: Path, write: Write, rows: Any,
         write(rows, path)
     except OSError:
         raise
-    except Exception as error:  # the hub's copy may change its form
-        raise _by_hand(name, dataset, folder, f"came in another form: {type(error).__name__} {error}") from error
+    except Exception as error:  # the hub's copy may have changed its format
+        raise _by_hand(
+            name, dataset, folder, f"has another format than expected: {type(error).__name__} {error}"
+        ) from error
 
 
 def _by_hand(name: str, dataset: Dataset, folder: Path, why: str) -> UserError:

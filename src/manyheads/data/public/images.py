@@ -1,6 +1,6 @@
-"""Public image sets as sources: found in a folder, decoded once, mapped into memory, bytes [N, C, H, W].
+"""Image datasets: bytes [N, C, H, W], decoded once and memory-mapped.
 
-A set lies in ``path``, or in the folder of its name under ``MANYHEADS_DATA``.
+A dataset is in ``path``, or in the folder of its name under ``MANYHEADS_DATA``.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ def _idx_arrays(place: Location, names: tuple[str, ...], kind: str) -> Arrays:
 
 @settings
 class Mnist:
-    """MNIST, 70,000 handwritten digits of 28x28; with QMNIST's labels beside it, the writers are natural clients."""
+    """MNIST, 70,000 handwritten digits of 28x28; with QMNIST's labels in its folder, writers are natural clients."""
 
     name: ClassVar[str] = "mnist"
     keys_need: ClassVar[dict[str, str]] = {
         "writer": "qmnist-train-labels-idx2-int.gz and qmnist-test-labels-idx2-int.gz"
     }
-    """files without which a kind of natural clients is not there"""
+    """the files that a kind of natural clients needs"""
     model: ClassVar[str] = "mlp"
     path: str = ""
     """folder with the idx files; empty: mnist under MANYHEADS_DATA"""
@@ -78,13 +78,13 @@ class Mnist:
 
 
 def _writers(place: Location, arrays: Arrays) -> dict[str, np.ndarray]:
-    """Each digit's writer, if the QMNIST labels are there. The writers of the training and the test part are others."""
+    """Each digit's writer, if the QMNIST labels are there. Training and test digits have different writers."""
     if not place.has(QMNIST, endings=("", ".gz")):
         return {}
     writers = []
     for part, file in zip(("", "_test"), place.files(QMNIST, endings=("", ".gz")), strict=True):
         digits = arrays[f"y{part}"]
-        facts = read_idx(file, dimensions=2)[: len(digits)]  # its test part goes on with digits that MNIST lacks
+        facts = read_idx(file, dimensions=2)[: len(digits)]  # QMNIST has more test digits than MNIST
         if len(facts) != len(digits) or facts.shape[1] < 3 or not np.array_equal(facts[:, 0], digits):
             raise UserError(f"{file} does not belong to the MNIST labels beside it")
         writers.append(np.char.add("test-" if part else "train-", np.char.zfill(facts[:, 2].astype(str), 4)))
@@ -115,7 +115,7 @@ EMNIST_CLASSES = {
     "digits": string.digits,
     "mnist": string.digits,
 }
-"""the classes of each split, in the order of their numbers"""
+"""the classes of each split, in the order of their labels"""
 
 
 @settings
@@ -137,7 +137,7 @@ class Emnist:
             for what in ("images-idx3-ubyte", "labels-idx1-ubyte")
         )
         arrays = _idx_arrays(place, names, self.name)
-        # stored column by column; and the letters are counted from 1
+        # images are stored transposed, and the labels of letters begin at 1
         first = 1 if self.split == "letters" else 0
         turned = {k: v.swapaxes(2, 3) if k.startswith("x") else v - first for k, v in arrays.items()}
         names = tuple(EMNIST_CLASSES[self.split])
@@ -146,7 +146,10 @@ class Emnist:
 
 
 def _cifar_arrays(place: Location, label: str, column: tuple[int, int], batches: dict[str, list[str]]) -> Arrays:
-    """From whichever form is there: parquet, Python batches, binary batches (whose label is one ``column`` of many)."""
+    """From whichever files are there: parquet, Python batches, or binary batches.
+
+    ``column`` is the number of label bytes in a binary record, and which of them is the label.
+    """
     forms: list[tuple[dict[str, list[Path]], Callable[[list[Path]], cifar.Part]]] = [
         ({p: place.matching(f"{p}*.parquet") for p in batches}, lambda paths: cifar.read_parquet(paths, label)),
         ({p: place.found(names) for p, names in batches.items()}, lambda paths: cifar.read_pickles(paths, label)),
@@ -207,18 +210,18 @@ class Cifar100:
 
 @settings
 class ImageFolder:
-    """Your own images: a folder with one subfolder a class. All are brought to one size."""
+    """Your own images: a folder with one subfolder per class. All are resized to one size."""
 
     name: ClassVar[str] = "image-folder"
     model: ClassVar[str] = "mlp"
     path: str = ""
-    """folder of the classes' folders; empty: image-folder under MANYHEADS_DATA"""
+    """folder with one subfolder per class; empty: image-folder under MANYHEADS_DATA"""
     side: Annotated[int, Field(ge=1, le=1024)] = 32
     """width and height in pixels"""
     color: bool = True
-    """red, green and blue, or shades of grey"""
+    """in colour (RGB), or in grey"""
     test_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.2
-    """part of every class that is kept for the clients' tests"""
+    """fraction of every class that is held out for the clients' tests"""
 
     def pool(self, seed: int) -> Pool:
         place = Location.of(self.name, self.path)

@@ -1,4 +1,4 @@
-"""Tweets as rows of tokens."""
+"""Sentiment140: tweets as rows of tokens."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TOKEN = re.compile(r"(?P<url>https?://\S+|www\.\S+)|(?P<user>@\w+)|\w+(?:'\w+)*
 class Sent140:
     """Sentiment140: tweets, negative (0) or positive (1); clients by their authors with ``--partition user``.
 
-    The vocabulary comes from the training part, and clients by author keep that split, so it never knows a test tweet.
+    The vocabulary comes from the training part, and clients by author keep that split: no test tweet contributes to it.
     """
 
     name: ClassVar[str] = "sent140"
@@ -38,13 +38,13 @@ class Sent140:
     path: str = ""
     """the CSV file, LEAF's JSON files or a folder with either; empty: sent140 under MANYHEADS_DATA"""
     test_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.2
-    """part of the tweets of each label, and nearly of each author, that is kept for the clients' tests"""
+    """fraction of the tweets of each label (and nearly of each author) that is held out for the clients' tests"""
     vocabulary_size: Annotated[int, Field(ge=3)] = 10_000
-    """words that are told apart, the most frequent of the training tweets; counts padding and unknown"""
+    """size of the vocabulary: the most frequent words of the training tweets, with padding and unknown"""
     length: Annotated[int, Field(ge=1)] = 25
-    """tokens a tweet; longer ones are cut, shorter ones padded at the end"""
+    """tokens per tweet; longer tweets are cut, shorter ones padded at the end"""
     words: str = ""
-    """file to write the vocabulary to, a word a line, for a model with word vectors"""
+    """file to write the vocabulary to, one word per line, for a model with word vectors"""
 
     def pool(self, seed: int) -> Pool:
         tweets = read_sent140(Location.of(self.name, self.path).folder)
@@ -60,7 +60,7 @@ class Sent140:
 
 
 def tokens(text: str) -> list[str]:
-    """Words in lower case, ``!`` and ``?``; links and names of users are one token each, as in GloVe's Twitter vectors.
+    """Words in lower case, ``!`` and ``?``; any link, and any user's name, is one token, as in GloVe's Twitter vectors.
 
     >>> tokens("@Bob I can't wait!! &lt;3 http://t.co/x")
     ['<user>', 'i', "can't", 'wait', '!', '!', '3', '<url>']
@@ -70,7 +70,7 @@ def tokens(text: str) -> list[str]:
 
 
 def vocabulary(texts: Iterable[list[str]], size: int) -> list[str]:
-    """The words of the tokens 0, 1, 2, ...: padding, unknown, then the most frequent first.
+    """The words of the tokens 0, 1, 2, ...: padding, unknown, then words from the most frequent on.
 
     >>> vocabulary([["b", "a"], ["b", "c"]], size=4)
     ['<pad>', '<unk>', 'b', 'a']
@@ -96,8 +96,8 @@ def encode(texts: list[list[str]], words: list[str], length: int) -> np.ndarray:
 def held_out(labels: np.ndarray, users: np.ndarray, fraction: float, seed: int) -> np.ndarray:
     """Which samples are for tests: the fraction of each label, evenly over the users.
 
-    The samples of a label are laid out user by user, users and samples in random order, and picked at even distances;
-    so a user with n of them gives up ``fraction * n``, rounded up or down.
+    Systematic sampling: the samples of a label are sorted by user, users and samples in random order, and picked at even
+    distances; so of a user's n samples ``fraction * n`` are picked, rounded up or down.
     """
     test = np.zeros(len(labels), bool)
     _, user = np.unique(users, return_inverse=True)
@@ -106,6 +106,6 @@ def held_out(labels: np.ndarray, users: np.ndarray, fraction: float, seed: int) 
         rows = rng.permutation(np.flatnonzero(labels == label))
         turn = rng.permutation(user.max() + 1)
         rows = rows[np.argsort(turn[user[rows]], kind="stable")]
-        marks = np.floor(rng.random() + fraction * np.arange(len(rows) + 1))
-        test[rows[np.diff(marks) > 0]] = True
+        counts = np.floor(rng.random() + fraction * np.arange(len(rows) + 1))
+        test[rows[np.diff(counts) > 0]] = True
     return test

@@ -1,4 +1,4 @@
-"""Sites: a user's own tables, one file per client or one table with a client column.
+"""A user's own tables: one file per site, or one table with a client column.
 
-They are read, checked and made into a federation here, and so is the table of a client that joins later.
+They are read, checked and made into a federation; the table of a site that joins later is read the same way.
 """

@@ -1,1 +1,1 @@
-"""Readers of the formats that public datasets come in: from files to arrays, with no download and no cache."""
+"""Readers of the file formats of published datasets: from files to arrays."""

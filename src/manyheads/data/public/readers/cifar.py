@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100 in the three forms they come in: Hugging Face parquet, pickled batches, binary batches."""
+"""CIFAR-10 and CIFAR-100 in their three formats: Hugging Face parquet, Python batches, binary batches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Part = tuple[np.ndarray, np.ndarray]
 
 
 def read_parquet(paths: Sequence[Path], label: str) -> Part:
-    """Columns ``img`` and ``label``, or ``fine_label`` and ``coarse_label``."""
+    """Parquet with the columns ``img`` and ``label``, or ``fine_label`` and ``coarse_label``."""
     table = read_image_table(paths, image="img", columns=[label], side=SIDE, color=True)
     return table["img"], whole_numbers(table[label], f"{paths[0]}: column {label}")
 
@@ -33,7 +33,7 @@ def read_pickles(paths: Sequence[Path], label: str) -> Part:
 
 def _pickled(path: Path, labels: str) -> Part:
     batch = read_pickled_arrays(path)
-    # names are bytes where Python 2 wrote them
+    # Python 2 wrote the keys as bytes
     found = (
         {k.decode("latin1") if isinstance(k, bytes) else k: v for k, v in batch.items()}
         if isinstance(batch, dict)
@@ -41,8 +41,8 @@ def _pickled(path: Path, labels: str) -> Part:
     )
     if not {"data", labels} <= found.keys():
         raise UserError(
-            f"{path} is no CIFAR batch",
-            given=", ".join(str(k)[:40] for k in list(found)[:10]) or "no dict",
+            f"{path} is not a CIFAR batch",
+            given=", ".join(str(k)[:40] for k in list(found)[:10]) or "not a dict",
             allowed=f"data, {labels}",
         )
     x, y = found["data"], found[labels]
@@ -57,7 +57,7 @@ def _pickled(path: Path, labels: str) -> Part:
         or y.dtype.kind not in "iu"
     ):
         raise UserError(
-            f"{path} is no CIFAR batch", allowed=f"data of bytes, [N, {PIXELS}], and N whole numbers as {labels}"
+            f"{path} is not a CIFAR batch", allowed=f"data of bytes, [N, {PIXELS}], and N whole numbers as {labels}"
         )
     return x.reshape(-1, 3, SIDE, SIDE), y.astype(np.int64)
 
@@ -72,7 +72,7 @@ def _binary(path: Path, label_bytes: int, column: int) -> Part:
     record = label_bytes + PIXELS
     if not len(raw) or len(raw) % record:
         raise UserError(
-            f"{path} is cut off", given=f"{len(raw)} bytes", allowed=f"a multiple of {record}", fix="fetch it again"
+            f"{path} is cut off", given=f"{len(raw)} bytes", allowed=f"a multiple of {record}", fix="download it again"
         )
     records = raw.reshape(-1, record)
     return records[:, label_bytes:].reshape(-1, 3, SIDE, SIDE), records[:, column].astype(np.int64)

@@ -1,4 +1,4 @@
-"""The idx format of MNIST and its relatives: a big-endian header with type and shape, then the numbers."""
+"""The idx format of MNIST: a big-endian header with type and shape, then the values."""
 
 from __future__ import annotations
 
@@ -32,6 +32,6 @@ def read_idx(path: Path, *, dimensions: int | None = None) -> np.ndarray:
             f"{path} is {'cut off' if len(raw) < size else 'too long'}",
             given=f"{len(raw)} bytes",
             allowed=f"{size} bytes for its shape {shape}",
-            fix="fetch it again",
+            fix="download it again",
         )
     return np.frombuffer(raw, dtype, offset=start).reshape(shape).astype(dtype.newbyteorder("="))

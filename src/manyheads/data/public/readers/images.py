@@ -24,7 +24,7 @@ IMAGE_ENDINGS = (".png", ".webp", ".jpg", ".jpeg", ".bmp", ".gif", ".pgm", ".ppm
 
 
 def decode(encoded: Sequence[bytes | None], *, side: int, color: bool, where: str, first: int = 0) -> np.ndarray:
-    """Images of one known size. ``where`` and ``first`` (the number of the first row) tell in errors which is broken."""
+    """Decode images of one known size. ``where`` and ``first`` (the row of the first image) are for error messages."""
 
     def pixels(row: int) -> np.ndarray:
         name, data = f"{where}: image {first + row}", encoded[row]
@@ -39,7 +39,7 @@ def decode(encoded: Sequence[bytes | None], *, side: int, color: bool, where: st
 
 
 def decode_files(paths: Sequence[Path], *, side: int, color: bool) -> np.ndarray:
-    """Image files of any size, brought to one."""
+    """Decode image files of any size, resized to one."""
     from PIL.Image import Resampling
 
     def pixels(row: int) -> np.ndarray:
@@ -50,7 +50,7 @@ def decode_files(paths: Sequence[Path], *, side: int, color: bool) -> np.ndarray
 
 
 def class_folders(folder: Path) -> tuple[list[Path], np.ndarray, list[str]]:
-    """Images of a folder with one subfolder a class: their paths, labels and the classes' names, in order of name."""
+    """Images of a folder with one subfolder per class: their paths, their labels, and the sorted names of the classes."""
     inside = folder.iterdir() if kind_of(folder) == "folder" else ()
     names = sorted(p.name for p in inside if p.is_dir() and not p.name.startswith("."))
     paths: list[Path] = []
@@ -84,7 +84,7 @@ def _open(file: io.BytesIO | Path, name: str, color: bool) -> Image.Image:
 
 
 def _eight_bits(image: Image.Image, name: str) -> Image.Image:
-    """Pillow would cut off all values above 255."""
+    """16 bits to 8: Pillow's own conversion clips values above 255."""
     from PIL import Image
 
     if image.mode.startswith("I;16"):
@@ -95,7 +95,7 @@ def _eight_bits(image: Image.Image, name: str) -> Image.Image:
 
 
 def _in_parallel(pixels: Callable[[int], np.ndarray], count: int, side: int, color: bool) -> np.ndarray:
-    """Threads suffice: decoding lets go of the interpreter's lock."""
+    """Decode in threads, since Pillow releases the GIL."""
     made = np.empty((count, 3 if color else 1, side, side), np.uint8)
 
     def fill(rows: range) -> None:

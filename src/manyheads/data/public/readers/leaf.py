@@ -1,4 +1,4 @@
-"""LEAF's JSON: ``users``, ``num_samples`` and ``user_data[user]`` with ``x`` and ``y``; in one file or in many."""
+"""LEAF's JSON files: ``users``, ``num_samples`` and ``user_data[user]`` with ``x`` and ``y``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["leaf_images", "leaf_users"]
 
 
 def leaf_users(path: Path) -> Iterator[tuple[str, list[Any], list[Any]]]:
-    """Every user of a file with its x and y, as they stand there."""
+    """Every user of a file with its x and y, unconverted."""
     raw = content(path)
     try:
         table = json.loads(raw)
@@ -36,7 +36,7 @@ def leaf_users(path: Path) -> Iterator[tuple[str, list[Any], list[Any]]]:
         except (KeyError, TypeError):
             raise UserError(f"{path}: user {user} has no x and y in user_data") from None
         if not isinstance(x, list) or not isinstance(y, list):
-            raise UserError(f"{path}: x and y of user {user} are no lists")
+            raise UserError(f"{path}: x and y of user {user} are not lists")
         if not len(x) == len(y) == size:
             raise UserError(
                 f"{path}: user {user} has {len(x)} inputs and {len(y)} labels", allowed=f"num_samples, {size}"
@@ -45,7 +45,7 @@ def leaf_users(path: Path) -> Iterator[tuple[str, list[Any], list[Any]]]:
 
 
 def leaf_images(paths: Sequence[Path]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Square grey images, numbers from 0 to 1, as bytes [N, 1, H, W]; their labels and users. One file at a time."""
+    """Square grey images (in the files, numbers from 0 to 1) as bytes [N, 1, H, W], their labels and users."""
     images, labels, owners = [], [], []
     for path in paths:
         for user, x, y in leaf_users(path):

@@ -1,4 +1,4 @@
-"""Tables of images as Hugging Face keeps them: a column of encoded images and columns of facts about them."""
+"""Hugging Face's tables of images: a column of encoded images, and columns of labels and the like."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["read_image_table", "whole_numbers"]
 def read_image_table(
     paths: Sequence[Path], *, image: str, columns: Sequence[str], side: int, color: bool
 ) -> dict[str, np.ndarray]:
-    """The images and the other columns of some parquet files, one after the other, by the names of the columns."""
+    """The decoded images and the other columns of some parquet files, concatenated, by the names of the columns."""
     import pyarrow as pa
 
     parts: dict[str, list[np.ndarray]] = {name: [] for name in (image, *columns)}
@@ -45,14 +45,14 @@ def read_image_table(
 
 
 def whole_numbers(labels: np.ndarray, where: str) -> np.ndarray:
-    """Labels that are the numbers of classes."""
+    """Labels, checked to be class indices."""
     if labels.dtype.kind not in "iu" or labels.min(initial=0) < 0:
         raise UserError(f"{where}: labels must be 0, 1, 2, ...", given=f"{labels[0]}")
     return labels.astype(np.int64)
 
 
 def _values(column: pa.Array, where: str) -> np.ndarray:
-    """Labels or names: whole numbers or text."""
+    """A column of integers or text."""
     import pyarrow as pa
 
     kind = column.type
@@ -77,4 +77,4 @@ def _batches(path: Path, columns: Sequence[str] | dict[str, list[np.ndarray]]) -
                 )
             yield from file.iter_batches(batch_size=4096, columns=list(columns))
     except (OSError, pa.ArrowException) as error:
-        raise UserError(f"{path} is not a readable parquet file: {error}", fix="fetch it again") from None
+        raise UserError(f"{path} is not a readable parquet file: {error}", fix="download it again") from None

@@ -1,7 +1,7 @@
-"""Pickled arrays without the danger of pickles: an interpreter of our own for the few operations that such files need.
+"""Pickled arrays, read safely: an interpreter of the few pickle operations that arrays need.
 
-Nothing of numpy, or of anything else, is ever called with what a file says. An array is made of its bytes here, once its
-type, shape and length have been found to fit; types are numbers only.
+A file cannot call any function. An array is made from its bytes here, after a check that its type (of numbers only),
+shape and length fit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NUMBERS = re.compile(r"[iuf][1248]|b1")
 
 
 class _Global(NamedTuple):
-    """A name that a pickle asks for."""
+    """A function or class that a pickle names."""
 
     module: str
     name: str
@@ -36,24 +36,25 @@ _ARRAY = {_Global(f"numpy.{core}.multiarray", "_reconstruct") for core in ("core
 _SCALAR = {_Global(f"numpy.{core}.multiarray", "scalar") for core in ("core", "_core")}
 _BUFFER = {_Global(f"numpy.{core}.numeric", "_frombuffer") for core in ("core", "_core")}
 ALLOWED = {_NDARRAY, _DTYPE, _ENCODE} | _ARRAY | _SCALAR | _BUFFER
-"""what numbers, and arrays of them, are pickled as; lists, dicts, texts and plain numbers need no name"""
+"""names in pickles of numpy arrays and numbers; lists, dicts, text and Python's numbers need none"""
 
 
 @dataclass
 class _Begun:
-    """An array, or the type of one, whose state comes later; and where it was put in the meantime."""
+    """An array or dtype whose state comes with a later BUILD operation."""
 
     code: str = ""
-    """of a type"""
+    """of a dtype; empty for an array"""
     keys: list[int] = field(default_factory=list)
+    """its places in the memo, to be replaced by the finished object"""
 
 
 class _Refused(Exception):
-    """What no pickle of arrays has."""
+    """Something that a pickle of arrays does not contain."""
 
 
 def read_pickled_arrays(path: Path) -> Any:
-    """What a pickle of arrays and plain containers holds; any other one is refused before it can do anything."""
+    """The content of a pickle of arrays, lists and dicts; any other pickle is refused."""
     raw = content(path)
     try:
         return _Interpreter(path).run(raw)
@@ -61,11 +62,11 @@ def read_pickled_arrays(path: Path) -> Any:
         raise
     except Exception as error:  # a broken pickle may fail in any way
         reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise UserError(f"{path} is not a readable pickle: {reason}", fix="fetch it again") from None
+        raise UserError(f"{path} is not a readable pickle: {reason}", fix="download it again") from None
 
 
 class _Interpreter:
-    """The stack machine of the format, of which it knows no operation that could call anything."""
+    """The format's stack machine, without the operations that could run code."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -84,16 +85,16 @@ class _Interpreter:
                 _OPERATIONS[operation.name](self, argument)
             elif operation.name not in ("PROTO", "FRAME"):
                 raise _Refused(f"it holds the operation {operation.name}, which arrays do not need")
-        raise _Refused("it does not end")
+        raise _Refused("it has no end")
 
     def pop_mark(self) -> list[Any]:
         if not self.marks or len(self.stack) < self.marks[-1]:
-            raise _Refused("it takes what is not there")
+            raise _Refused("it takes from an empty stack")
         return self.take(len(self.stack) - self.marks.pop())
 
     def take(self, count: int) -> list[Any]:
         if len(self.stack) < count:
-            raise _Refused("it takes what is not there")
+            raise _Refused("it takes from an empty stack")
         cut = len(self.stack) - count
         items = self.stack[cut:]
         del self.stack[cut:]
@@ -116,7 +117,7 @@ class _Interpreter:
 
     def add(self, items: list[Any]) -> None:
         if not isinstance(self.stack[-1], list):
-            raise _Refused("it adds to what is no list")
+            raise _Refused("it appends to something that is not a list")
         self.stack[-1].extend(items)
 
     def make_dict(self, items: list[Any]) -> None:
@@ -126,7 +127,7 @@ class _Interpreter:
     def fill(self, items: list[Any]) -> None:
         keys, values = items[::2], items[1::2]
         if not isinstance(self.stack[-1], dict) or not all(type(k) in (str, bytes) for k in keys):
-            raise _Refused("it has a dict whose keys are no texts")
+            raise _Refused("it has a dict whose keys are not text")
         self.stack[-1].update(zip(keys, values, strict=True))
 
     def reduce(self) -> None:
@@ -139,7 +140,7 @@ class _Interpreter:
         (state,) = self.take(1)
         begun = self.stack.pop()
         if not isinstance(begun, _Begun) or type(state) is not tuple:
-            raise _Refused("it changes what is no array")
+            raise _Refused("it sets the state of something that is not an array")
         done = _dtype(begun.code, state) if begun.code else _array(*_five(state))
         for key in begun.keys:
             self.memo[key] = done
@@ -147,10 +148,10 @@ class _Interpreter:
 
 
 def _made(function: Any, arguments: tuple[Any, ...]) -> Any:
-    """What the names that are allowed stand for."""
+    """The result of calling an allowed name."""
     match arguments:
         case (text, codec) if function == _ENCODE and type(text) is str:
-            if _text(codec) != "latin1":  # how old protocols store bytes
+            if _text(codec) != "latin1":  # how protocols before 3 store bytes
                 raise _Refused(f"codec {_text(codec)!r}")
             return text.encode("latin1")
         case (kind, tuple(), _) if function in _ARRAY and kind == _NDARRAY:
@@ -163,38 +164,38 @@ def _made(function: Any, arguments: tuple[Any, ...]) -> Any:
             return _array(1, (), dtype, False, data).item()
         case (data, dtype, shape, order) if function in _BUFFER and order in ("C", "F"):
             return _array(1, shape, dtype, order == "F", data)
-    raise _Refused("it calls what is no array")
+    raise _Refused("it calls something that does not make an array")
 
 
 def _five(state: tuple[Any, ...]) -> tuple[Any, Any, Any, Any, Any]:
     if len(state) != 5:
-        raise _Refused("it has an array of another kind")
+        raise _Refused("it has an array whose state is not that of numpy's arrays")
     return state
 
 
 def _array(version: Any, shape: Any, dtype: Any, fortran: Any, data: Any) -> np.ndarray:
-    """An array of the bytes of a file, if they are as many as it needs."""
+    """An array from its bytes, if their number fits its shape and type."""
     if not isinstance(dtype, np.dtype) or type(data) not in (bytes, bytearray):
         raise _Refused("it has an array that is not made of bytes")
     if type(shape) is not tuple or not all(type(n) is int and 0 <= n <= len(data) for n in shape) or len(shape) > 4:
-        raise _Refused("it has an array without a shape")
+        raise _Refused("it has an array without a valid shape")
     if math.prod(shape) * dtype.itemsize != len(data):
         raise _Refused(f"an array of shape {shape} has {len(data)} bytes")
     return np.frombuffer(bytes(data), dtype).reshape(shape, order="F" if fortran else "C")
 
 
 def _dtype(code: str, state: tuple[Any, ...]) -> np.dtype[Any]:
-    """A type of numbers, in the order of bytes that its state tells."""
+    """A type of numbers, in the byte order that its state gives."""
     match state:
         case (3, order, None, None, None, -1, -1, 0) if _text(order) in ("<", ">", "|", "="):
             return np.dtype(_text(order) + code)
-    raise _Refused("it has an array of something else than numbers")
+    raise _Refused("it has an array of something other than numbers")
 
 
 def _text(value: Any) -> str:
-    """Python 2 has texts of bytes."""
+    """A name; Python 2 wrote text as bytes."""
     if type(value) not in (str, bytes):
-        raise _Refused("it has something else where a name should be")
+        raise _Refused("it has something other than a name where one is needed")
     return value if type(value) is str else value.decode("latin1")
 
 
@@ -203,7 +204,7 @@ _CONSTANTS: dict[str, Callable[[Any], Any]] = {
         "INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT",
         "UNICODE", "SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8",
     )},
-    **{name: lambda a: a.encode("latin1") for name in ("STRING", "BINSTRING", "SHORT_BINSTRING")},  # of Python 2
+    **{name: lambda a: a.encode("latin1") for name in ("STRING", "BINSTRING", "SHORT_BINSTRING")},  # from Python 2
     "NONE": lambda _: None,
     "NEWTRUE": lambda _: True,
     "NEWFALSE": lambda _: False,

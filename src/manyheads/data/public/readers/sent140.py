@@ -1,4 +1,4 @@
-"""Sentiment140's tweets, as the six-column CSV of its authors and as LEAF's JSON."""
+"""Sentiment140's tweets, from its authors' CSV file or from LEAF's JSON files."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from manyheads.data.public.readers.leaf import leaf_users
 __all__ = ["Tweet", "read_sent140"]
 
 _LABELS = {"0": 0, "1": 1, "4": 1}
-"""negative; positive, in LEAF's files and in the authors' own"""
+"""0 is negative; positive is 1 in LEAF's files and 4 in the authors' own"""
 
 
 class Tweet(NamedTuple):
-    """A text, who wrote it, and whether it is positive (1) or negative (0)."""
+    """A tweet with its author, positive (1) or negative (0)."""
 
     user: str
     text: str
@@ -29,8 +29,8 @@ class Tweet(NamedTuple):
 def read_sent140(path: Path) -> list[Tweet]:
     """The tweets in a file (CSV or LEAF JSON, either of them gzip-compressed or not), or in a folder of such files.
 
-    A folder holds one CSV file, or LEAF's JSON files, in it or in its ``train`` and ``test`` folders. All are read as
-    one collection, LEAF's split being only one of those that could be made.
+    A folder has one CSV file, or LEAF's JSON files in it or in its ``train`` and ``test`` folders. LEAF's split into
+    training and test is not kept.
     """
     return [tweet for file in _files(path) for tweet in (_csv(file) if ".csv" in file.suffixes else _leaf(file))]
 
@@ -38,7 +38,7 @@ def read_sent140(path: Path) -> list[Tweet]:
 def _files(path: Path) -> list[Path]:
     if path.is_file() and {".csv", ".json"} & set(path.suffixes):
         return [path]
-    # not the authors' testdata.manual: 498 tweets, some of them neutral
+    # without the authors' testdata.manual: 498 tweets, some of them neutral
     tables = sorted(f for f in path.glob("*.csv*") if not f.name.startswith("testdata") and _is_data(f))
     if len(tables) > 1:
         raise UserError(
@@ -69,7 +69,7 @@ def _csv(file: Path) -> Iterator[Tweet]:
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError:
-        text = raw.decode("latin-1")  # as the authors' own file is
+        text = raw.decode("latin-1")  # the encoding of the authors' file
     rows = csv.reader(io.StringIO(text, newline=""))
     try:
         for row in rows:
@@ -85,7 +85,7 @@ def _csv(file: Path) -> Iterator[Tweet]:
 
 
 def _leaf(file: Path) -> Iterator[Tweet]:
-    """LEAF's x are rows of id, date, query, user, text and more."""
+    """The rows of LEAF's x are id, date, query, user, text and more."""
     for user, x, y in leaf_users(file):
         for row, label in zip(x, y, strict=True):
             if not isinstance(row, list) or len(row) < 5 or str(label) not in _LABELS:
