@@ -16,4 +16,4 @@ torch.set_num_threads(1)  # the plain loops of the tests are many small operatio
 @pytest.fixture
 def divided(monkeypatch):
     """Small cohorts are divided too: otherwise they are one chunk, which no worker gets."""
-    monkeypatch.setattr("manyheads.engines.pool.MOMENT", 0)
+    monkeypatch.setattr("manyheads.engines.chunks.DIVIDED_ABOVE", 0)

@@ -17,14 +17,15 @@ from manyheads.algorithms import (
     PerFedAvg,
     Scaffold,
 )
-from manyheads.core.contract import Algorithm, Batch, Cohort, Round, Update, Uploads, register
+from manyheads.core.contract import Algorithm, Batch, Cohort, Each, Mean, Round, Update, Uploads, register
 from manyheads.core.errors import UserError
 from manyheads.core.optim import SGD, FineTune
+from manyheads.core.rounds import client_round, server_round
 from manyheads.core.settings import settings
 from manyheads.core.tasks import TASKS, Task
 from manyheads.core.trees import Params, State, Tree
 from manyheads.data import Federation
-from manyheads.engines.pool import Engine
+from manyheads.engines.engine import Engine
 from manyheads.experiments import compare
 from manyheads.metrics import METRICS, Metric, Predictions, SampleMetric
 from manyheads.models import Model
@@ -44,6 +45,7 @@ __all__ = [
     "Batch",
     "Cohort",
     "Ditto",
+    "Each",
     "Engine",
     "Evaluate",
     "FedAvg",
@@ -57,6 +59,7 @@ __all__ = [
     "LGFedAvg",
     "Local",
     "LocalSGD",
+    "Mean",
     "Metric",
     "Model",
     "Monitor",
@@ -73,10 +76,12 @@ __all__ = [
     "Update",
     "Uploads",
     "UserError",
+    "client_round",
     "compare",
     "load",
     "personalize",
     "register",
+    "server_round",
     "settings",
     "simulate",
 ]

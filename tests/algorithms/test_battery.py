@@ -181,7 +181,7 @@ def test_inputs_are_untouched(name, mode):
         down = algorithm.download(server, round) | algorithm.download_each(server, [1, 2, 3], round)
         before = [{k: v.clone() for k, v in s.flat.items()} for s in (server, client, down)]
         update = algorithm.local(LocalCohort(net, data, [1, 2, 3], round, mode), down, client)
-        uploads = mh.Uploads([1, 2, 3], torch.ones(3), update.upload)
+        uploads = mh.Uploads([1, 2, 3], torch.ones(3), mh.Each(update.upload))
         merged = algorithm.merge(server, uploads, round)
         for state, was in zip((server, client, down), before, strict=True):
             assert all(torch.equal(v, was[k]) for k, v in state.flat.items())

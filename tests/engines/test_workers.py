@@ -40,30 +40,39 @@ class Bench:
     def __init__(self, base: int) -> None:
         self.base = base
 
-    def add(self, value: int, seconds: float = 0) -> int:
-        time.sleep(seconds)
-        return self.base + value
 
-    def double(self, values: Tree) -> Tree:
-        return 2 * values
+def add(bench: Bench, common: None, task: tuple[int, float] | int) -> int:
+    value, seconds = task if isinstance(task, tuple) else (task, 0)
+    time.sleep(seconds)
+    return bench.base + value
 
-    def told(self, common: Told, value: int) -> tuple[int, int]:
-        return id(common), common.number + value
 
-    def zeros(self, size: int) -> torch.Tensor:
-        return torch.zeros(size)
+def double(bench: Bench, common: None, values: Tree) -> Tree:
+    return 2 * values
 
-    def tidy_up(self) -> int:
-        return gc.collect()
 
-    def fail(self, error: Exception) -> None:
-        raise error
+def told(bench: Bench, common: Told, value: int) -> tuple[int, int]:
+    return id(common), common.number + value
 
-    def fail_with(self, one: str, two: str) -> None:
-        raise Unpicklable(one, two)
 
-    def die(self) -> None:
-        os.kill(os.getpid(), signal.SIGKILL)
+def zeros(bench: Bench, common: None, size: int) -> torch.Tensor:
+    return torch.zeros(size)
+
+
+def tidy_up(bench: Bench, common: None, task: None) -> int:
+    return gc.collect()
+
+
+def fail(bench: Bench, common: None, error: Exception) -> None:
+    raise error
+
+
+def fail_with(bench: Bench, common: None, words: tuple[str, str]) -> None:
+    raise Unpicklable(*words)
+
+
+def die(bench: Bench, common: None, task: None) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.fixture(params=["fork", "spawn"])
@@ -75,13 +84,13 @@ def workers(request):
 
 def test_results_come_in_the_order_of_the_tasks(workers):
     tasks = [(i, 0.05 if i == 0 else 0) for i in range(20)]
-    assert list(workers.map("add", tasks)) == [10 + i for i in range(20)]
+    assert list(workers.map(add, None, tasks)) == [10 + i for i in range(20)]
 
 
 def test_what_all_tasks_have_in_common_is_packed_once_and_held_by_each_worker(workers):
     for number in (100, 200):
         before = Told.sent
-        found = list(workers.map("told", [(i,) for i in range(12)], (Told(number),)))
+        found = list(workers.map(told, Told(number), range(12)))
         assert [value for _, value in found] == [number + i for i in range(12)]
         assert Told.sent == before + 1
         assert len({place for place, _ in found}) <= 2
@@ -89,40 +98,40 @@ def test_what_all_tasks_have_in_common_is_packed_once_and_held_by_each_worker(wo
 
 def test_trees_travel_whatever_their_strides_and_can_be_written_to(workers):
     given = [torch.arange(6.0).reshape(2, 3).T, torch.ones(1).expand(4), torch.tensor(1.5)]
-    for value, result in zip(given, workers.map("double", [(Tree({"w": v}),) for v in given]), strict=True):
+    for value, result in zip(given, workers.map(double, None, [Tree({"w": v}) for v in given]), strict=True):
         assert torch.equal(result["w"], 2 * value)
         result["w"].add_(1)
 
 
 def test_an_error_in_a_worker_is_raised_here_with_its_traceback_and_the_worker_goes_on(workers):
     with pytest.raises(UserError, match="no such thing"):
-        list(workers.map("fail", [(UserError("no such thing"),)]))
+        list(workers.map(fail, None, [UserError("no such thing")]))
     with pytest.raises(KeyError) as caught:
-        list(workers.map("fail", [(KeyError("x"),)]))
+        list(workers.map(fail, None, [KeyError("x")]))
     assert "in fail" in caught.value.__notes__[0]
-    assert list(workers.map("add", [(1,), (2,), (3,)])) == [11, 12, 13]
+    assert list(workers.map(add, None, [1, 2, 3])) == [11, 12, 13]
 
 
 def test_a_task_that_cannot_be_sent_leaves_the_workers_ready(workers):
     for _ in range(4):
         with pytest.raises((AttributeError, TypeError, PicklingError)):
-            list(workers.map("add", [(lambda: 1,)]))
-    assert list(workers.map("add", [(1,), (2,), (3,)])) == [11, 12, 13]
+            list(workers.map(add, None, [lambda: 1]))
+    assert list(workers.map(add, None, [1, 2, 3])) == [11, 12, 13]
 
 
 def test_a_worker_that_dies_is_one_clear_line(workers):
     with pytest.raises(UserError, match="a worker process ended unexpectedly.*--resume"):
-        list(workers.map("die", [()]))
+        list(workers.map(die, None, [None]))
 
 
 ENDED_IN_THE_MIDDLE = """
 import multiprocessing, random, sys, time
-from test_workers import Bench, Workers
+from test_workers import Bench, Workers, zeros
 
 draws = random.Random(0)
 for _ in range(20):
     workers = Workers(2, multiprocessing.get_context("fork"), Bench, (0,))
-    results = workers.map("zeros", [(5_000_000,)] * 8)
+    results = workers.map(zeros, None, [5_000_000] * 8)
     next(results)
     time.sleep(draws.random() / 50)
     workers.close()
@@ -163,7 +172,7 @@ def test_workers_leave_stops_to_their_parent(workers):
     for process in workers._processes:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             os.kill(process.pid, number)
-    assert list(workers.map("add", [(i,) for i in range(6)])) == [10 + i for i in range(6)]
+    assert list(workers.map(add, None, range(6))) == [10 + i for i in range(6)]
 
 
 class Unpicklable(Exception):
@@ -173,7 +182,7 @@ class Unpicklable(Exception):
 
 def test_an_error_that_cannot_be_sent_is_told_in_words(workers):
     with pytest.raises(RuntimeError, match="this and that"):
-        list(workers.map("fail_with", [("this", "that")]))
+        list(workers.map(fail_with, None, [("this", "that")]))
 
 
 def broken(_: int) -> None:
@@ -183,7 +192,7 @@ def broken(_: int) -> None:
 def test_a_worker_that_cannot_be_made_says_why():
     workers = Workers(2, multiprocessing.get_context("fork"), broken, (0,))
     with pytest.raises(MemoryError):
-        list(workers.map("add", [(1,), (2,)]))
+        list(workers.map(add, None, [1, 2]))
     workers.close()
 
 
@@ -218,7 +227,7 @@ def test_garbage_of_the_parent_is_left_alone(tmp_path):
     try:
         Owned(tmp_path / "log")
         workers = Workers(1, multiprocessing.get_context("fork"), Bench, (0,))
-        assert list(workers.map("tidy_up", [()])) != []
+        assert list(workers.map(tidy_up, None, [None])) != []
         workers.close()
     finally:
         gc.enable()

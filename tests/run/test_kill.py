@@ -18,7 +18,7 @@ from processes import mentioning, until
 from manyheads import load
 from manyheads.cli import main
 from manyheads.data import Classes, Digits, federate
-from manyheads.engines.pool import chunked
+from manyheads.engines.chunks import chunked
 from manyheads.models import MODELS, build_model
 
 ROUNDS = 60
@@ -36,13 +36,13 @@ def killer(where: str, call: int):
     import manyheads.core.checkpoint
     import manyheads.core.history
     import manyheads.core.store
-    from manyheads.engines.workbench import Workbench
-    from manyheads.run.loop import Loop
+    import manyheads.run.evaluation
+    import manyheads.run.loop
 
     owner, name, when = {
-        "training": (Workbench, "train", "after"),
-        "evaluation": (Workbench, "evaluate", "after"),
-        "merge": (Loop, "_merge", "after"),
+        "training": (manyheads.run.loop, "train_chunk", "after"),
+        "evaluation": (manyheads.run.evaluation, "evaluate_chunk", "after"),
+        "merge": (manyheads.run.loop, "server_round", "after"),
         "personal states, some written": (manyheads.core.store.PersonalStore, "write", "after"),
         "personal state, half written": (os, "pwrite", "half"),
         "history": (manyheads.core.history.History, "append", "after"),

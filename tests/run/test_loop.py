@@ -49,7 +49,7 @@ class Saboteur(Algorithm):
 
     def local(self, cohort, server, client):
         model = cohort.sgd(server.model, opt=SGD(), batch=10, epochs=1)
-        bad = torch.tensor([c in self.bad_clients for c in cohort.clients]) & (cohort.round.index >= self.since)
+        bad = torch.tensor([c in self.bad_clients for c in cohort.addresses]) & (cohort.round.index >= self.since)
         if not bad.any():
             return Update(State(model=model))
         if self.kind == "nan":

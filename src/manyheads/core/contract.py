@@ -5,12 +5,8 @@ fields are its hyperparameters; its methods are pure functions of states. Who ru
 where is the engine's business: ``local`` is written for a :class:`Cohort`, whose values carry a leading client
 dimension (of one, at a real site).
 
-One round, for whoever runs it::
-
-    download = algorithm.download(server, round)                          # travels to the cohort (and download_each)
-    update   = algorithm.local(cohort, download, client)                  # at the clients
-    uploads  = those of update.upload that match algorithm.expects(...)   # travel to the server, checked
-    server   = algorithm.merge(server, uploads, round)                    # at the server
+A round is two functions, which whoever runs it calls: :func:`manyheads.core.rounds.client_round` at the clients and
+:func:`manyheads.core.rounds.server_round` at the server.
 """
 
 from __future__ import annotations
@@ -19,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple, Protocol, TypeVar, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -33,12 +30,13 @@ __all__ = [
     "Algorithm",
     "Batch",
     "Cohort",
+    "Each",
+    "Mean",
     "ModelKind",
     "Round",
     "Step",
     "Update",
     "Uploads",
-    "check_upload",
     "register",
     "weighted_mean",
 ]
@@ -75,8 +73,16 @@ class Cohort(Protocol):
     def round(self) -> Round: ...
 
     @property
+    def addresses(self) -> Sequence[int]:
+        """Which clients of the federation these are: what their random draws, and the server, know them by."""
+
+    @property
     def samples(self) -> Tensor:
         """Training samples of each client, [C]."""
+
+    @property
+    def train_loss(self) -> np.ndarray:
+        """Mean loss of each client over the batches it has trained on, [C]; NaN if there were none."""
 
     def each(self, tree: Tree) -> Tree:
         """A copy of ``tree`` for every client, [C, ...]."""
@@ -158,33 +164,48 @@ class Update(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Each:
+    """The upload of every client, with a leading client dimension."""
+
+    rows: State
+
+
+@dataclass(frozen=True)
+class Mean:
+    """The weighted mean of the clients' uploads, and nothing else of them."""
+
+    value: State
+
+
+@dataclass(frozen=True)
 class Uploads:
     """The checked uploads of a round, in client order."""
 
     clients: Sequence[int]
     weights: Tensor
-    rows: State
-    """with a leading dimension: the upload of each client, or a single row, their weighted mean"""
+    received: Each | Mean
 
     @property
     def values(self) -> State:
         """The upload of each client, for a method that announces ``reads_each``."""
-        if any(len(v) != len(self.clients) for v in self.rows.flat.values()):
+        if isinstance(self.received, Mean):
             raise UserError(
                 "the uploads were averaged before they reached the server",
                 fix="a method whose merge() reads them one by one must say so: reads_each = True",
             )
-        return self.rows
+        return self.received.rows
 
     def mean(self) -> State:
         """The weighted mean over clients."""
-        if all(len(v) == 1 for v in self.rows.flat.values()):
-            return self.rows.map(lambda v: v[0])
-        return weighted_mean(self.rows, self.weights)
+        if isinstance(self.received, Mean):
+            return self.received.value
+        return weighted_mean(self.received.rows, self.weights)
 
 
 def weighted_mean(values: State, weights: Tensor) -> State:
     """The mean over the leading dimension."""
+    if len(weights) == 1:
+        return values.map(lambda v: v[0])
     share = weights / weights.sum()
     return values.map(lambda v: torch.tensordot(share.to(v), v, dims=1))
 
@@ -280,27 +301,3 @@ def register(cls: type[A]) -> type[A]:
     """Make an algorithm known by its name, to the command line, to TOML files and to :func:`manyheads.load`."""
     ALGORITHMS.register(cls)
     return cls
-
-
-def check_upload(upload: State, expected: State, clients: int) -> None:
-    """Raise unless ``upload``, for ``clients`` clients, has the names, shapes and types of ``expected``."""
-    got, want = upload.flat, expected.flat
-    if got.keys() != want.keys():
-        raise UserError("wrong names in upload", given=", ".join(got) or "none", allowed=", ".join(want) or "none")
-    for name, value in got.items():
-        if value.shape != (clients, *want[name].shape):
-            raise UserError(
-                f"wrong shape of {name} in upload", given=tuple(value.shape), allowed=str((clients, *want[name].shape))
-            )
-        if value.dtype != want[name].dtype:
-            raise UserError(f"wrong type of {name} in upload", given=value.dtype, allowed=str(want[name].dtype))
-
-
-def finite_clients(state: State, clients: int) -> Tensor:
-    """Which clients' values are all finite, [C]."""
-    ok = torch.ones(clients, dtype=torch.bool)
-    for value in state.flat.values():
-        rows = value.reshape(clients, -1)
-        if not rows.sum(dim=1).isfinite().all():  # a sum is finite only if all its terms are: the usual case, fast
-            ok &= rows.isfinite().all(dim=1).cpu()
-    return ok

@@ -26,8 +26,10 @@ Croppers = dict[int, np.random.Generator]
 class Draws:
     """The draws of a cohort; ``purpose`` keeps those of training and those of fine-tuning apart."""
 
-    def __init__(self, model: Model, data: ClientData, clients: Sequence[int], round: Round, purpose: Purpose) -> None:
-        self._model, self._data, self._clients = model, data, clients
+    def __init__(
+        self, model: Model, data: ClientData, addresses: Sequence[int], round: Round, purpose: Purpose
+    ) -> None:
+        self._model, self._data, self.addresses = model, data, addresses
         self._round, self._purpose = round, purpose
         self._phase = -1
         self._noisy = False
@@ -45,7 +47,7 @@ class Draws:
         least = self._model.smallest_batch
         return [
             batch_plan(self._generator(c), int(n), batch=batch, epochs=epochs, steps=steps, smallest=least)
-            for c, n in zip(self._clients, sizes, strict=True)
+            for c, n in zip(self.addresses, sizes, strict=True)
         ]
 
     def streams(self, batches: tuple[int, ...], counts: np.ndarray, independent: bool) -> list[list[Plan]]:
@@ -54,7 +56,7 @@ class Draws:
         return [
             [
                 batch_plan(self._generator(c, *address), int(n), batch=size, steps=int(t), independent=independent)
-                for c, n, t in zip(self._clients, self._data.sizes, counts, strict=True)
+                for c, n, t in zip(self.addresses, self._data.sizes, counts, strict=True)
             ]
             for address, size in zip([(), *((i,) for i in range(1, len(batches)))], batches, strict=True)
         ]
@@ -64,7 +66,7 @@ class Draws:
         if not self._data.augment:
             return {}
         address = (self._round.seed, Purpose.AUGMENT, int(self._purpose), self._round.index)
-        return {int(m): generator(*address, self._clients[m], self._phase) for m in members}
+        return {int(m): generator(*address, self.addresses[m], self._phase) for m in members}
 
     def batch(self, rows: Plan, members: np.ndarray, croppers: Croppers) -> ClientBatch:
         """A batch of these clients, by the rows of each."""
@@ -77,7 +79,7 @@ class Draws:
 
     @contextmanager
     def _seeded(self, client: int) -> Iterator[None]:
-        address = (self._round.seed, Purpose.NOISE, self._round.index, self._clients[client], self._phase)
+        address = (self._round.seed, Purpose.NOISE, self._round.index, self.addresses[client], self._phase)
         with torch_seeded(*address):
             self._noisy = True
             try:

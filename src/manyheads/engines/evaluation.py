@@ -12,7 +12,7 @@ from torch import Tensor
 
 from manyheads.core.trees import Tree
 from manyheads.engines.client_data import ClientData, slices
-from manyheads.engines.cohort import STACK_BELOW, Mode
+from manyheads.engines.ways import STACK_BELOW, Mode
 from manyheads.models import Model, Net
 
 __all__ = ["Outcomes", "Scores", "evaluate"]

@@ -1,29 +1,31 @@
-"""What one worker does: local training, or evaluation, of a chunk of clients."""
+"""What a place of work has: an algorithm, a model and the data of all clients."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, cast
 
-import numpy as np
 import torch
 
-from manyheads.core.contract import Algorithm, ModelKind, Round, check_upload, finite_clients, weighted_mean
+from manyheads.core.contract import Algorithm, ModelKind, Round
 from manyheads.core.errors import UserError
 from manyheads.core.optim import FineTune
 from manyheads.core.randomness import Purpose
+from manyheads.core.rounds import LOCAL
 from manyheads.core.trees import State, Tree
 from manyheads.data import Federation, Samples
 from manyheads.engines.client_data import ClientData
-from manyheads.engines.cohort import LocalCohort, Mode, fine_tuned
-from manyheads.engines.evaluation import Outcomes, Scores, evaluate
+from manyheads.engines.cohort import LocalCohort, fine_tuned
+from manyheads.engines.engine import Engine
+from manyheads.engines.evaluation import Outcomes, evaluate
+from manyheads.engines.executor import Executor, working
+from manyheads.engines.ways import Mode
 from manyheads.models import Model
 
-__all__ = ["LOCAL", "Evaluation", "Keep", "Trained", "Workbench", "average", "model_of"]
-
-LOCAL = "local model"
-"""entry of a personal state under which the model after the last local update is kept, if the protocol asks for it"""
+__all__ = ["Evaluation", "Keep", "Members", "Workbench", "at_work", "model_of"]
 
 
 class Keep(NamedTuple):
@@ -36,19 +38,17 @@ class Keep(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Trained:
-    """Local training of a chunk. All but ``clients`` and ``losses`` are of those whose results can be used."""
+class Members:
+    """Some clients of a federation."""
 
-    clients: list[int]
-    losses: np.ndarray
-    """in training, of each client, or one for all if the chunk was pooled"""
-    bad: dict[int, str]
-    """clients whose results cannot be used, and why"""
-    good: list[int]
-    weights: np.ndarray
-    upload: State | None
-    """one row a client, or a single one, their weighted mean; None if there is no client"""
-    client: State
+    rows: list[int]
+    """where their samples are in the federation"""
+    addresses: list[int]
+    """what the random draws, and the server, know them by"""
+
+    @classmethod
+    def of(cls, rows: Sequence[int], first_address: int = 0) -> Members:
+        return cls(list(rows), [first_address + row for row in rows])
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Evaluation:
 
 
 class Workbench:
-    """An algorithm, a model and the data, ready to work on clients of any round."""
+    """An algorithm, a model and the data, ready to work on clients of any round: what executors hold."""
 
     def __init__(
         self,
@@ -79,88 +79,47 @@ class Workbench:
         self.keep = keep
         model.module.to(self.device)
 
-    def _data(self, samples: Samples, clients: Sequence[int], augment: bool = False) -> ClientData:
+    def data(self, samples: Samples, rows: Sequence[int], augment: bool = False) -> ClientData:
+        """The samples of some clients, on the device."""
         like = next(iter(self.model.params.all.values())).to(self.device)
-        return ClientData.of(samples.select(clients), self.federation.task, like, self.federation.scaling, augment)
+        return ClientData.of(samples.select(rows), self.federation.task, like, self.federation.scaling, augment)
 
-    def train(
-        self,
-        round: Round,
-        shared: State,
-        expected: State,
-        clients: list[int],
-        weights: np.ndarray,
-        own: State,
-        client: State,
-    ) -> Trained:
-        """Local training, from what was sent to all (``shared``) and, with a client dimension, to each (``own``)."""
-        download, client = (s.map(lambda v: v.to(self.device)) for s in (shared | own, client))
-        data = self._data(self.federation.train, clients, self.federation.augment)
-        if self.algorithm.pooled and self.mode != "loop" and not self.model.mixes:
-            cohort = LocalCohort(self.model, data, clients, round, self.mode, pooled=torch.from_numpy(weights))
-            update = self.algorithm.local(cohort, download, client)
-            if finite_clients(update.upload, 1).all():
-                check_upload(update.upload, expected, 1)
-                return Trained(clients, cohort.train_loss[:1], {}, clients, weights, _home(update.upload), State())
-        cohort = LocalCohort(self.model, data, clients, round, self.mode)
-        update = self.algorithm.local(cohort, download, client)
-        upload, kept = update.upload, update.client | self._local_model(update.model)
-        bad = self._faults(upload, kept, expected, weights)
-        good = [i for i in range(len(clients)) if i not in bad]
-        if bad:
-            upload, kept = (s.map(lambda v: v[good]) for s in (upload, kept))
-            weights = weights[good]
-        if good and not self.keep.each:
-            upload = average(upload, weights)
-        return Trained(
-            clients,
-            cohort.train_loss,
-            {clients[i]: why for i, why in bad.items()},
-            [clients[i] for i in good],
-            weights,
-            _home(upload) if good else None,
-            _home(kept),
-        )
+    def on_device(self, state: State) -> State:
+        return state.map(lambda v: v.to(self.device))
 
-    def _local_model(self, model: Tree | None) -> State:
-        return State(**{LOCAL: model}) if self.keep.local and model is not None else State()
-
-    def _faults(self, upload: State, kept: State, expected: State, weights: np.ndarray) -> dict[int, str]:
-        """Positions of clients whose results cannot be used, and why."""
-        try:
-            check_upload(upload, expected, len(weights))
-        except UserError as error:
-            return dict.fromkeys(range(len(weights)), str(error))
-        finite = finite_clients(upload, len(weights)) & finite_clients(kept, len(weights))
-        faults = dict.fromkeys(np.flatnonzero(~finite.numpy()).tolist(), "values are not finite")
-        unfit = np.flatnonzero(~(np.isfinite(weights) & (weights > 0)))
-        return faults | {i: f"weight {weights[i]} is not a positive number" for i in unfit.tolist()}
-
-    def evaluate(self, round: Round, what: Evaluation, server: State, clients: list[int], client: State) -> Scores:
-        """Score clients of the federation, or of its new clients, after fine-tuning if that is asked for."""
-        return self.outcomes(round, what, server, clients, client).sums()
-
-    def outcomes(self, round: Round, what: Evaluation, server: State, clients: list[int], client: State) -> Outcomes:
-        """The same, sample by sample."""
-        server, client = (s.map(lambda v: v.to(self.device)) for s in (server, client))
-        params = model_of(self.algorithm, what.kind, server, client)
+    def outcomes(self, round: Round, what: Evaluation, server: State, members: Members, kept: State) -> Outcomes:
+        """Try the models of clients on their samples, after fine-tuning if that is asked for."""
+        params = model_of(self.algorithm, what.kind, self.on_device(server), self.on_device(kept))
         federation = self.federation
         if what.new:
             assert self.federation.new is not None
             federation = self.federation.new
         if what.tune.scope != "none":
-            data = self._data(federation.train, clients, federation.augment)
-            names = [c + round.population for c in clients] if what.new else clients  # draws of their own
-            cohort = LocalCohort(self.model, data, names, round, self.mode, purpose=Purpose.FINETUNE)
+            data = self.data(federation.train, members.rows, federation.augment)
+            cohort = LocalCohort(self.model, data, members.addresses, round, self.mode, purpose=Purpose.FINETUNE)
             params = fine_tuned(cohort, self.model, params, what.tune)
-        return evaluate(self.model, params, self._data(getattr(federation, what.split), clients), self.mode)
+        return evaluate(self.model, params, self.data(getattr(federation, what.split), members.rows), self.mode)
 
 
-def average(upload: State, weights: np.ndarray) -> State:
-    """A single row: the weighted mean of the clients' uploads, which may have been averaged already."""
-    if all(len(v) == 1 for v in upload.flat.values()):
-        return upload
-    return weighted_mean(upload, torch.from_numpy(weights)).map(lambda v: v.unsqueeze(0))
+@contextmanager
+def at_work(bench: Workbench, engine: Engine) -> Iterator[Executor[Workbench]]:
+    """An executor whose places of work have what the bench has."""
+    count = min(engine.resolved_workers(), len(bench.federation))
+    method = engine.resolved_start_method()
+    with ExitStack() as stack:
+        source: Federation | str = bench.federation
+        if count > 1 and method != "fork":  # the data reaches them as files, mapped into memory once for all
+            source = stack.enter_context(tempfile.TemporaryDirectory(prefix="manyheads-"))
+            bench.federation.save(source)
+        arguments = (bench.algorithm, bench.model, source, bench.mode, str(bench.device), bench.keep)
+        yield stack.enter_context(working(count, method, bench, _workbench, arguments))
+
+
+def _workbench(
+    algorithm: Algorithm, model: Model, source: Federation | str, mode: Mode, device: str, keep: Keep
+) -> Workbench:
+    federation = Federation.load(source) if isinstance(source, str) else source
+    return Workbench(algorithm, model, federation, mode, device, keep)
 
 
 def model_of(algorithm: Algorithm, kind: ModelKind, server: State, client: State) -> Tree:
@@ -177,7 +136,3 @@ def model_of(algorithm: Algorithm, kind: ModelKind, server: State, client: State
     found = algorithm.global_model(server) if kind == "global" else algorithm.personal_model(server, client)
     assert found is not None, f"{algorithm.name} announces a {kind} model and gives none"
     return found
-
-
-def _home(state: State) -> State:
-    return state.map(lambda v: v.detach().cpu())

@@ -16,7 +16,7 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 
@@ -25,10 +25,15 @@ from manyheads.core.interrupts import held, leave_to_parent
 
 __all__ = ["Workers"]
 
+H = TypeVar("H")
+C = TypeVar("C")
+T = TypeVar("T")
+R = TypeVar("R")
+
 
 @dataclass(eq=False)
 class _Call:
-    """Calls that have their method and first arguments in common, which each worker is told once."""
+    """One map: the job and what its tasks have in common, which each worker is told once."""
 
     common: Packed
 
@@ -39,13 +44,13 @@ class _Worker:
     told: _Call | None = None
 
 
-class Workers:
-    """``count`` processes that each hold ``make(*arguments)`` and answer calls of its methods.
+class Workers(Generic[H]):
+    """``count`` processes that each hold ``make(*arguments)`` and do jobs with it.
 
     A thread here waits for each of them, so that all are busy while results are being used.
     """
 
-    def __init__(self, count: int, context: BaseContext, make: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    def __init__(self, count: int, context: BaseContext, make: Callable[..., H], arguments: tuple[Any, ...]) -> None:
         self._processes: list[Any] = []
         self._free: SimpleQueue[_Worker] = SimpleQueue()
         self._threads = ThreadPoolExecutor(count)
@@ -75,12 +80,12 @@ class Workers:
         self._processes.append(process)
         self._free.put(_Worker(here))
 
-    def map(self, method: str, tasks: Sequence[tuple[Any, ...]], common: tuple[Any, ...] = ()) -> Iterator[Any]:
-        """Results of ``method(*common, *task)``, in the order of the tasks, each given to the next free worker."""
-        call = _Call(_packed((method, common)))
+    def map(self, job: Callable[[H, C, T], R], common: C, tasks: Sequence[T]) -> Iterator[R]:
+        """The results of ``job(held, common, task)``, in the order of the tasks, each given to the next free worker."""
+        call = _Call(_packed((job, common)))
         return self._threads.map(lambda task: self._ask(call, task), tasks)
 
-    def _ask(self, call: _Call, task: tuple[Any, ...]) -> Any:
+    def _ask(self, call: _Call, task: Any) -> Any:
         packed = _packed(task)  # before anything is sent: a worker must not be left with half a question
         worker = self._free.get()
         try:
@@ -152,21 +157,23 @@ def _serve(parent: Connection, parent_id: int, make: Callable[..., Any], argumen
     leave_to_parent()
     threading.Thread(target=_end_with, args=(parent_id,), daemon=True).start()
     torch.set_num_threads(1)
-    bench, failure = None, None
+    held: Any = None
+    job: Any = None
+    common: Any = None
+    failure: Exception | None = None
     try:
-        bench = make(*arguments)
+        held = make(*arguments)
     except Exception as error:
         failure = error  # told when something is asked
-    method, common = "", ()
     with suppress(EOFError, ConnectionError):  # the parent is gone
         while True:
             if parent.recv():
-                method, common = _receive(parent)
+                job, common = _receive(parent)
             task = _receive(parent)
             try:
                 if failure is not None:
                     raise failure
-                answer = _packed((None, getattr(bench, method)(*common, *task)))
+                answer = _packed((None, job(held, common, task)))
             except Exception as error:
                 answer = _packed((_portable(error), None))
             _send(parent, answer)

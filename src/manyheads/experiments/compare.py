@@ -27,11 +27,11 @@ from manyheads.core.optim import FineTune
 from manyheads.core.sealed import fingerprint, read_json, write_json
 from manyheads.core.settings import as_dict, settings
 from manyheads.data import Federation
-from manyheads.engines.pool import Engine
+from manyheads.engines.engine import Engine
 from manyheads.experiments.describe import federation_facts
 from manyheads.experiments.methods import ALONE, USUAL, Method, methods_named
 from manyheads.experiments.results import results
-from manyheads.experiments.study import Progress, Study, Trial, at_work
+from manyheads.experiments.study import Progress, Study, Trial, at_work, judge_trial, train_trial
 from manyheads.models import MODELS, Model, build_model
 from manyheads.run import Evaluate, Training
 from manyheads.run.checks import check
@@ -154,7 +154,7 @@ def run_comparison(
     study.refuse_others(trials)
     begin()
     with at_work(study, workers, progress, say) as do:
-        do("train", trials)
+        do(train_trial, trials)
         tried = {
             name: {lr: _judged(study, (m, lr, seeds[0])) for lr in comparison.rates} for name, m in methods.items()
         }
@@ -162,11 +162,11 @@ def run_comparison(
         if ALONE not in chosen:
             raise UserError("training alone diverged with every step size", where="rates", fix="try smaller ones")
         finals = [(methods[name], lr, seed) for name, lr in chosen.items() for seed in seeds]
-        do("train", finals)
+        do(train_trial, finals)
         for trial in finals:
             if study.diverged(*trial):
                 chosen.pop(trial[0].name, None)
-        do("judge", [t for t in finals if t[0].name in chosen])
+        do(judge_trial, [t for t in finals if t[0].name in chosen])
     found = results(study, methods, chosen, seeds, comparison.target)
     for name, method in found["methods"].items():
         method["rates"] = [{"rate": lr, "validation": abs(s[0]) if s else None} for lr, s in tried[name].items()]

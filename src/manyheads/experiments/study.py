@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -19,25 +18,25 @@ from manyheads.core.contract import Algorithm
 from manyheads.core.errors import Damaged, Diverged, UserError
 from manyheads.core.files import content
 from manyheads.core.history import History
-from manyheads.core.interrupts import held
 from manyheads.core.optim import FineTune
 from manyheads.core.sealed import read_json, write_json
 from manyheads.data import Federation
 from manyheads.engines.evaluation import Outcomes
-from manyheads.engines.pool import one_thread
-from manyheads.engines.workers import Workers
+from manyheads.engines.executor import working
 from manyheads.experiments.methods import TUNED, Method
 from manyheads.models import Model
 from manyheads.run import Training, load, run_training
 from manyheads.run.config_file import RUN, RunConfig, read_run_config
 from manyheads.run.directory import RunDirectory
 
-__all__ = ["Progress", "Study", "Trial", "at_work"]
+__all__ = ["Progress", "Study", "Trial", "at_work", "judge_trial", "train_trial"]
 
 Trial = tuple[Method, float, int]
 """a method, its step size and the seed: one run, which a method shares with its fine-tuned sister"""
 Progress = Callable[[int, str], None]
 """called now and then with the rounds done so far, and what was done last (or nothing)"""
+Job = Callable[["Study", None, Trial], list[str]]
+"""what is done with a trial, and gives what is to be said about it"""
 SECONDS_BETWEEN_LOOKS = 0.3
 DIVERGED = "diverged.json"
 
@@ -181,34 +180,36 @@ def _lines(path: Path) -> int:
 @contextmanager
 def at_work(
     study: Study, workers: int, progress: Progress, say: Callable[[str], None]
-) -> Iterator[Callable[[str, list[Trial]], None]]:
-    """A function ``do("train" or "judge", trials)`` that gives every worker a run of its own.
+) -> Iterator[Callable[[Job, list[Trial]], None]]:
+    """A function ``do(train_trial or judge_trial, trials)`` that gives every worker a run of its own.
 
     Runs that share nothing are the best thing to do in parallel: no worker ever waits for another. Trials of the same run
     are done once. ``say`` is told what was damaged and is done again.
     """
-    with one_thread():
-        context = get_context(study.training.engine.resolved_start_method())
-        crew: Workers | None = None
+    method = study.training.engine.resolved_start_method()
+    with working(workers, method, study, _itself, (study,)) as executor:
         begun: list[Trial] = []
 
-        def do(what: str, trials: list[Trial]) -> None:
+        def do(job: Job, trials: list[Trial]) -> None:
             begun.extend(trials)
-            once = list({study.path(*t) if what == "train" else t: t for t in trials}.values())
-            done = crew.map(what, once) if crew else (getattr(study, what)(*t) for t in once)
-            for (method, lr, seed), said in zip(once, done, strict=True):
+            once = list({study.path(*t) if job is train_trial else t: t for t in trials}.values())
+            for (method, lr, seed), said in zip(once, executor.map(job, None, once), strict=True):
                 for words in said:
                     say(words)
                 progress(study.rounds_done(begun), f"{method.name}, step size {lr:g}, seed {seed}")
 
-        try:
-            with held():
-                crew = Workers(workers, context, _itself, (study,)) if workers > 1 else None
-            with _watched(lambda: progress(study.rounds_done(begun), "")):
-                yield do
-        finally:
-            if crew:
-                crew.close()
+        with _watched(lambda: progress(study.rounds_done(begun), "")):
+            yield do
+
+
+def train_trial(study: Study, common: None, trial: Trial) -> list[str]:
+    """Do one run of a study, or the rest of it."""
+    return study.train(*trial)
+
+
+def judge_trial(study: Study, common: None, trial: Trial) -> list[str]:
+    """Try the final models of one run of a study."""
+    return study.judge(*trial)
 
 
 def _itself(study: Study) -> Study:

@@ -11,7 +11,7 @@ from manyheads.core.contract import Algorithm
 from manyheads.core.errors import UserError, first_line
 from manyheads.data import Federation, Samples
 from manyheads.engines.client_data import ClientData
-from manyheads.engines.pool import Engine
+from manyheads.engines.engine import Engine
 from manyheads.engines.workbench import model_of
 from manyheads.models import Model
 from manyheads.monitors import Monitors

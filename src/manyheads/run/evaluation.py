@@ -12,8 +12,11 @@ from manyheads.core.contract import Algorithm, Round
 from manyheads.core.store import PersonalStore
 from manyheads.core.trees import State
 from manyheads.data import Federation
+from manyheads.engines.chunks import chunked
 from manyheads.engines.evaluation import Scores
-from manyheads.engines.pool import Pool, chunked
+from manyheads.engines.executor import Executor
+from manyheads.engines.jobs import ToEvaluate, evaluate_chunk
+from manyheads.engines.workbench import Members, Workbench
 from manyheads.models import Model
 from manyheads.run.protocol import Evaluate
 from manyheads.run.training import Training
@@ -31,15 +34,17 @@ class Evaluator:
     training: Training
     store: PersonalStore
 
-    def __call__(self, pool: Pool, round: Round, server: State, cohort: Sequence[int]) -> dict[str, Any]:
+    def __call__(
+        self, executor: Executor[Workbench], round: Round, server: State, cohort: Sequence[int]
+    ) -> dict[str, Any]:
         """The entries of the round's record: ``evaluation`` and ``also``, where they are due."""
         protocol, rounds = self.training.evaluate, self.training.rounds
         due = protocol.due(round.index, rounds)
         found: dict[str, Any] = {}
         if due:
-            found["evaluation"] = self._evaluate(pool, round, server, protocol, cohort)
+            found["evaluation"] = self._evaluate(executor, round, server, protocol, cohort)
         if round.index == rounds or (due and protocol.also == "always"):
-            found["also"] = [self._evaluate(pool, round, server, other, cohort) for other in self._others()]
+            found["also"] = [self._evaluate(executor, round, server, other, cohort) for other in self._others()]
         return found
 
     def _others(self) -> Iterator[Evaluate]:
@@ -54,7 +59,7 @@ class Evaluator:
                 yield replace(last, model="finetuned", who="new")
 
     def _evaluate(
-        self, pool: Pool, round: Round, server: State, protocol: Evaluate, cohort: Sequence[int]
+        self, executor: Executor[Workbench], round: Round, server: State, protocol: Evaluate, cohort: Sequence[int]
     ) -> dict[str, Any]:
         what = protocol.evaluation(self.algorithm, self.training.finetune)
         federation = self.federation
@@ -64,8 +69,10 @@ class Evaluator:
         clients = cohort if protocol.who == "sampled" else range(len(federation))
         sizes = getattr(federation, protocol.split).sizes
         chunks = chunked(clients, sizes[clients], self.model.params.all.numel, self.training.engine.mode)
-        tasks = [(ids, self._personal(server, ids, protocol.who == "new")) for ids in chunks]
-        found = pool.run("evaluate", (round, what, server), tasks)
+        new = protocol.who == "new"
+        first = len(self.federation) if new else 0  # new clients have addresses, and thus draws, of their own
+        tasks = [(Members.of(rows, first), self._personal(server, rows, new)) for rows in chunks]
+        found = executor.map(evaluate_chunk, ToEvaluate(round, what, server), tasks)
         scores = [np.concatenate(column) for column in zip(*found, strict=True)]
         ids = np.concatenate([np.array(c) for c in chunks])
         order = np.argsort(ids)

@@ -15,7 +15,7 @@ from manyheads.core.store import PersonalStore
 from manyheads.core.trees import State, Tree
 from manyheads.data import Encoding, Federation
 from manyheads.engines.evaluation import Outcomes
-from manyheads.engines.workbench import Keep, Workbench, model_of
+from manyheads.engines.workbench import Keep, Members, Workbench, model_of
 from manyheads.models import Model
 from manyheads.run.directory import RunDirectory
 from manyheads.run.training import Training
@@ -99,7 +99,7 @@ class Run:
         bench = Workbench(self.algorithm, self.model, federation, engine.mode, engine.resolved_device(), Keep())
         round = Round(self.rounds, self.training.seed, len(federation), len(clients))
         what = protocol.evaluation(self.algorithm, self.training.finetune)
-        return bench.outcomes(round, what, self.server, clients, self._store.read(clients))
+        return bench.outcomes(round, what, self.server, Members.of(clients), self._store.read(clients))
 
     def save(self, folder: str | Path) -> Path:
         """Copy the run to a folder that :func:`manyheads.load` reads."""

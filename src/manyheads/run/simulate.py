@@ -15,8 +15,8 @@ from manyheads.core.history import History
 from manyheads.core.optim import FineTune
 from manyheads.core.store import PersonalStore
 from manyheads.data import Federation
-from manyheads.engines.pool import Engine, Pool
-from manyheads.engines.workbench import Keep
+from manyheads.engines.engine import Engine
+from manyheads.engines.workbench import Keep, Workbench, at_work
 from manyheads.models import Model
 from manyheads.run.checks import check
 from manyheads.run.config import GivenModel, model_from
@@ -114,8 +114,10 @@ def run_training(
         directory.write_trained(federation.training_hashes)
         loop = Loop(algorithm, model, federation, training, directory, store, server, history, len(history))
         keep = Keep(local=training.evaluate.model == "local", each=algorithm.reads_each or bool(training.monitor))
-        with Pool(training.engine, algorithm, model, federation, keep) as pool:
-            loop.run(pool, on_round or (lambda _: None))
+        engine = training.engine
+        bench = Workbench(algorithm, model, federation, engine.mode, engine.resolved_device(), keep)
+        with at_work(bench, engine) as executor:
+            loop.run(executor, on_round or (lambda _: None))
     finally:
         directory.unlock()
     return Run(algorithm, model, training, loop.server, history, directory, store, temporary)

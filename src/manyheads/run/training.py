@@ -8,10 +8,10 @@ from pydantic import Field
 
 from manyheads.core.contract import Algorithm
 from manyheads.core.optim import FineTune
+from manyheads.core.rounds import LOCAL
 from manyheads.core.settings import settings
 from manyheads.core.trees import State
-from manyheads.engines.pool import Engine
-from manyheads.engines.workbench import LOCAL
+from manyheads.engines.engine import Engine
 from manyheads.models import Model
 from manyheads.run.protocol import Evaluate
 

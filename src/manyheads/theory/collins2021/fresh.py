@@ -8,8 +8,9 @@ import numpy as np
 import torch
 
 from manyheads.algorithms import FedRepLinear
-from manyheads.core.contract import Round, Uploads
+from manyheads.core.contract import Round
 from manyheads.core.randomness import Purpose, generator
+from manyheads.core.rounds import client_round, server_round
 from manyheads.core.tasks import Regression
 from manyheads.core.trees import State
 from manyheads.data import Truth
@@ -25,10 +26,9 @@ __all__ = ["fresh_rounds"]
 def fresh_rounds(
     algorithm: FedRepLinear, truth: Truth, *, cohort: int, samples: int, noise: float, seed: int
 ) -> Iterator[np.ndarray]:
-    """B after each round, [d, k], for ever; a client's samples are drawn anew each time that it takes part.
+    """B after each round, [d, k], without end; a client's samples are drawn anew each time that it takes part.
 
-    Only the data differs from :func:`manyheads.simulate`: the steps are those of the algorithm, the cohorts those that
-    the round loop draws.
+    Only the data differs from :func:`manyheads.simulate`: rounds and cohorts are the same.
     """
     (d, k), n = truth.body.shape, len(truth.heads)
     model = build_model(LinearRepresentation(rank=k), (d,), 1, seed, "float64")
@@ -41,11 +41,10 @@ def fresh_rounds(
         clients = sample_cohort(training, n, index, algorithm.everyone(index))
         data = _draw(truth, clients, samples, noise, generator(seed, Purpose.BATCHES, index))
         round = Round(index, seed, n, len(clients))
-        update = algorithm.local(LocalCohort(model, data, clients, round), server, _rows(personal, clients))
-        server = algorithm.merge(
-            server, Uploads(clients, torch.ones(len(clients), dtype=torch.float64), update.upload), round
-        )
-        for kept, new in zip(personal.flat.values(), update.client.flat.values(), strict=True):
+        trainees = LocalCohort(model, data, clients, round)
+        done = client_round(algorithm, trainees, algorithm.download(server, round), _rows(personal, clients))
+        server = server_round(algorithm, server, [done.reply], round).server
+        for kept, new in zip(personal.flat.values(), done.kept.flat.values(), strict=True):
             kept[clients] = new
         (body,) = server.body.values()
         yield body.numpy().T

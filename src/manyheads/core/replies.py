@@ -1,0 +1,137 @@
+"""What clients reply in a round: the server's check of it, and its weighted mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from manyheads.core.contract import Each, Mean, Uploads, weighted_mean
+from manyheads.core.errors import UserError
+from manyheads.core.trees import State
+
+__all__ = ["NOT_FINITE", "Accepted", "Reply", "accepted", "check_upload", "finite_clients", "gathered"]
+
+NOT_FINITE = "values are not finite"
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What clients send to the server, not checked yet."""
+
+    clients: Sequence[int]
+    """their addresses"""
+    weights: np.ndarray
+    """in the weighted mean, [C]"""
+    upload: State
+    """of each client, [C, ...]"""
+    failed: Mapping[int, str]
+    """clients that say themselves that their result cannot be used, by address, and why"""
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """Replies that passed the server's check, and those that did not."""
+
+    clients: list[int]
+    weights: np.ndarray
+    uploads: Each | Mean | None
+    """None if there is no client"""
+    dropped: dict[int, str]
+    """by address: why the reply cannot be used"""
+
+    def averaged(self) -> Accepted:
+        """The same with nothing but the weighted mean of the uploads."""
+        return replace(self, uploads=Mean(_mean(self.uploads, self.weights))) if self.uploads else self
+
+
+def accepted(reply: Reply, expected: State) -> Accepted:
+    """The server's check: names, shapes and types as expected, finite values, weights that are positive numbers."""
+    clients = list(reply.clients)
+    faults = _faults(reply, expected)
+    good = [i for i, client in enumerate(clients) if client not in faults]
+    upload, weights = reply.upload, reply.weights
+    if faults and good:
+        upload, weights = upload.map(lambda v: v[good]), weights[good]
+    return Accepted([clients[i] for i in good], weights[: len(good)], Each(upload) if good else None, faults)
+
+
+def _faults(reply: Reply, expected: State) -> dict[int, str]:
+    clients = list(reply.clients)
+    try:
+        check_upload(reply.upload, expected, len(clients))
+    except UserError as error:
+        return dict.fromkeys(clients, str(error))
+    finite = finite_clients(reply.upload, len(clients)).tolist()
+    faults = {c: NOT_FINITE for c, ok in zip(clients, finite, strict=True) if not ok} | dict(reply.failed)
+    for client, weight in zip(clients, reply.weights.tolist(), strict=True):
+        if not (np.isfinite(weight) and weight > 0):
+            faults[client] = f"weight {weight} is not a positive number"
+    return faults
+
+
+def gathered(parts: Sequence[Accepted], each: bool) -> Uploads | None:
+    """The uploads of all parts in client order: of ``each`` client if that is asked for and there, or their mean.
+
+    The mean is that of the parts' means, the same whether those were taken at the workers or are taken here. None if no
+    reply can be used.
+    """
+    parts = [part for part in parts if part.uploads is not None]
+    if not parts:
+        return None
+    clients = np.array([client for part in parts for client in part.clients])
+    order = torch.from_numpy(np.argsort(clients, kind="stable"))
+    weights = torch.from_numpy(np.concatenate([part.weights for part in parts]))[order]
+    received = (_rows(parts, order) if each else None) or Mean(_mean_of_means(parts))
+    return Uploads(clients[order.numpy()].tolist(), weights, received)
+
+
+def _rows(parts: Sequence[Accepted], order: Tensor) -> Each | None:
+    """The uploads of each client; None if some were averaged already."""
+    uploads = [part.uploads.rows for part in parts if isinstance(part.uploads, Each)]
+    if len(uploads) < len(parts):
+        return None
+    leaves = [upload.flat for upload in uploads]
+    return Each(uploads[0].unflat({k: torch.cat([part[k] for part in leaves])[order] for k in leaves[0]}))
+
+
+def _mean_of_means(parts: Sequence[Accepted]) -> State:
+    means = [_mean(part.uploads, part.weights) for part in parts if part.uploads is not None]
+    total_weight = np.concatenate([part.weights for part in parts]).sum()
+    share = [float(part.weights.sum() / total_weight) for part in parts]
+    total = {k: share[0] * v for k, v in means[0].flat.items()}
+    for mean, scale in zip(means[1:], share[1:], strict=True):
+        for name, leaf in mean.flat.items():
+            total[name].add_(leaf, alpha=scale)
+    return means[0].unflat(total)
+
+
+def _mean(uploads: Each | Mean, weights: np.ndarray) -> State:
+    return uploads.value if isinstance(uploads, Mean) else weighted_mean(uploads.rows, torch.from_numpy(weights))
+
+
+def check_upload(upload: State, expected: State, clients: int) -> None:
+    """Raise unless ``upload``, for ``clients`` clients, has the names, shapes and types of ``expected``."""
+    got, want = upload.flat, expected.flat
+    if got.keys() != want.keys():
+        raise UserError("wrong names in upload", given=", ".join(got) or "none", allowed=", ".join(want) or "none")
+    for name, value in got.items():
+        if value.shape != (clients, *want[name].shape):
+            raise UserError(
+                f"wrong shape of {name} in upload", given=tuple(value.shape), allowed=str((clients, *want[name].shape))
+            )
+        if value.dtype != want[name].dtype:
+            raise UserError(f"wrong type of {name} in upload", given=value.dtype, allowed=str(want[name].dtype))
+
+
+def finite_clients(state: State, clients: int) -> Tensor:
+    """Which clients' values are all finite, [C]."""
+    ok = torch.ones(clients, dtype=torch.bool)
+    for value in state.flat.values():
+        rows = value.reshape(clients, -1)
+        if not rows.sum(dim=1).isfinite().all():  # a sum is finite only if all its terms are: the usual case, fast
+            ok &= rows.isfinite().all(dim=1).cpu()
+    return ok

@@ -1,0 +1,62 @@
+"""How the work of a run is done: settings that a user chooses."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import cache
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+
+from manyheads.core.errors import UserError
+from manyheads.core.settings import settings
+from manyheads.engines.ways import Mode
+
+__all__ = ["Engine"]
+
+LEAST_BOUND = 16
+"""workers that any machine may have"""
+
+
+@settings
+class Engine:
+    """How the work is done. Nothing here but ``mode`` and ``device`` can change a number."""
+
+    mode: Mode = "auto"
+    """clients one after another, stacked, or whichever is faster for what is trained"""
+    workers: Annotated[int, Field(ge=0)] = 1
+    """processes; 1: none but this one; 0: one for each core; more than 16, or 4 a core, are not started"""
+    start_method: Literal["auto", "fork", "spawn", "forkserver"] = "auto"
+    """how processes are started; auto: fork on Linux, spawn elsewhere"""
+    device: str = "auto"
+    """cpu, cuda, ...; auto: a GPU if there is one"""
+
+    def resolved_device(self) -> str:
+        if self.device == "auto":
+            return "cuda" if torch.cuda.is_available() else "cpu"
+        if not _can_be_used(self.device):
+            found = ["auto", "cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
+            raise UserError(
+                "there is no such device here", where="engine.device", given=self.device, allowed=", ".join(found)
+            )
+        return self.device
+
+    def resolved_workers(self) -> int:
+        if self.resolved_device() != "cpu":
+            return 1
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return min(self.workers or cores, max(LEAST_BOUND, 4 * cores))
+
+    def resolved_start_method(self) -> str:
+        return self.start_method if self.start_method != "auto" else "fork" if sys.platform == "linux" else "spawn"
+
+
+@cache
+def _can_be_used(device: str) -> bool:
+    """Whether a number can be put there and read back."""
+    try:
+        return float(torch.ones(1, device=device).sum()) == 1
+    except (RuntimeError, AssertionError, NotImplementedError):  # as different devices say it
+        return False

@@ -1,0 +1,121 @@
+"""The jobs of a run, for an executor that holds a workbench: training, and evaluation, of a chunk of clients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from manyheads.core.contract import Each, Mean, Round
+from manyheads.core.replies import Accepted, accepted, check_upload, finite_clients
+from manyheads.core.rounds import Weighting, client_round, weights_of
+from manyheads.core.trees import State
+from manyheads.engines.client_data import ClientData
+from manyheads.engines.cohort import LocalCohort
+from manyheads.engines.evaluation import Scores
+from manyheads.engines.workbench import Evaluation, Members, Workbench
+
+__all__ = ["Broadcast", "Chunk", "ToEvaluate", "Trained", "evaluate_chunk", "train_chunk"]
+
+
+@dataclass(frozen=True)
+class Broadcast:
+    """What all chunks of a round have in common."""
+
+    round: Round
+    download: State
+    """what was sent to all clients alike"""
+    expected: State
+    """the form of an upload"""
+    weighting: Weighting | None
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Clients that are trained together."""
+
+    members: Members
+    own: State
+    """what was sent to each of them, with a client dimension"""
+    kept: State
+    """what each of them keeps, likewise"""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Local training of a chunk: what the server accepts of it, checked and perhaps averaged at the worker."""
+
+    accepted: Accepted
+    kept: State
+    """of the clients that were accepted"""
+    losses: np.ndarray
+    """in training, of each client, or one for all if the chunk was pooled"""
+
+
+def train_chunk(bench: Workbench, common: Broadcast, chunk: Chunk) -> Trained:
+    """Local training of a chunk of clients, and the server's check of what they reply."""
+    download, kept = bench.on_device(common.download | chunk.own), bench.on_device(chunk.kept)
+    data = bench.data(bench.federation.train, chunk.members.rows, bench.federation.augment)
+    if bench.algorithm.pooled and bench.mode != "loop" and not bench.model.mixes:
+        pooled = _pooled(bench, common, chunk.members, data, download, kept)
+        if pooled is not None:
+            return pooled
+    addresses = chunk.members.addresses
+    cohort = LocalCohort(bench.model, data, addresses, common.round, bench.mode)
+    done = client_round(
+        bench.algorithm, cohort, download, kept, weighting=common.weighting, keep_local=bench.keep.local
+    )
+    found = accepted(done.reply, common.expected)
+    stays = done.kept
+    if found.dropped:
+        good = [i for i, address in enumerate(addresses) if address not in found.dropped]
+        stays = stays.map(lambda v: v[good])
+    if not bench.keep.each:
+        found = found.averaged()
+    return Trained(_home(found), stays.map(_to_cpu), done.losses)
+
+
+def _pooled(
+    bench: Workbench, common: Broadcast, members: Members, data: ClientData, download: State, kept: State
+) -> Trained | None:
+    """All clients as one whose loss is the weighted mean of theirs; None if the result is not finite."""
+    weights = weights_of(bench.algorithm, data.sizes, common.weighting)
+    cohort = LocalCohort(
+        bench.model, data, members.addresses, common.round, bench.mode, pooled=torch.from_numpy(weights)
+    )
+    upload = bench.algorithm.local(cohort, download, kept).upload
+    if not finite_clients(upload, 1).all():
+        return None
+    check_upload(upload, common.expected, 1)
+    mean = Mean(upload.map(lambda v: v[0]))
+    return Trained(_home(Accepted(members.addresses, weights, mean, {})), State(), cohort.train_loss[:1])
+
+
+@dataclass(frozen=True)
+class ToEvaluate:
+    """What all chunks of an evaluation have in common."""
+
+    round: Round
+    what: Evaluation
+    server: State
+
+
+def evaluate_chunk(bench: Workbench, common: ToEvaluate, task: tuple[Members, State]) -> Scores:
+    """Score clients of the federation, or of its new clients, after fine-tuning if that is asked for."""
+    members, kept = task
+    return bench.outcomes(common.round, common.what, common.server, members, kept).sums()
+
+
+def _home(found: Accepted) -> Accepted:
+    """Its uploads back on the CPU."""
+    if found.uploads is None:
+        return found
+    uploads = found.uploads
+    moved = Mean(uploads.value.map(_to_cpu)) if isinstance(uploads, Mean) else Each(uploads.rows.map(_to_cpu))
+    return replace(found, uploads=moved)
+
+
+def _to_cpu(value: Tensor) -> Tensor:
+    return value.detach().cpu()

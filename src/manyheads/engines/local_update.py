@@ -1,0 +1,96 @@
+"""One call of :meth:`manyheads.core.contract.Cohort.sgd`, as a value that each way of working carries out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from manyheads.core.optim import SGD, TorchOptimizer
+from manyheads.core.trees import Tree
+from manyheads.engines.client_data import ClientData, pad_rows
+from manyheads.engines.draws import Draws, Plan
+from manyheads.models import Model, Net
+
+__all__ = ["LocalUpdate", "Prox", "TrainLoss", "Values"]
+
+Prox = tuple[float | Tensor, Tree]
+"""strength, one or a client's each, and anchor of a proximal term"""
+
+
+class TrainLoss:
+    """Sums of the clients' losses over their local steps, and how many steps they made."""
+
+    def __init__(self, clients: int, device: torch.device, dtype: torch.dtype) -> None:
+        self.sums = torch.zeros(clients, device=device, dtype=dtype)
+        self.steps = np.zeros(clients)
+
+    def mean(self) -> np.ndarray:
+        """Of each client; NaN if it made no step."""
+        steps = np.where(self.steps > 0, self.steps, np.nan)
+        return self.sums.double().cpu().numpy() / steps
+
+
+@dataclass(frozen=True)
+class Values:
+    """Tells values that the clients share from values with a client dimension, by the shapes of the parameters."""
+
+    like: Mapping[str, Tensor]
+    clients: int
+
+    def shared(self, name: str, leaf: Tensor) -> bool:
+        return leaf.ndim == self.like[name].ndim
+
+    def each(self, tree: Tree) -> Tree:
+        """A copy for every client, [C, ...]."""
+        own = {k: v.expand(self.clients, *v.shape) if self.shared(k, v) else v for k, v in tree.items()}
+        return Tree(own).clone()
+
+    def of_client(self, tree: Tree, client: int) -> Tree:
+        return Tree({k: v if self.shared(k, v) else v[client] for k, v in tree.items()})
+
+
+@dataclass(frozen=True)
+class LocalUpdate:
+    """What is trained, from where, on which samples and how. All trees may be shared or carry the client dimension."""
+
+    model: Model
+    data: ClientData
+    values: Values
+    draws: Draws
+    loss: TrainLoss
+    """where the losses of the steps are added up"""
+    net: Net
+    """the whole model, or its head alone"""
+    x: Tensor
+    """the inputs of ``net``: the clients' samples, or their features"""
+    part: Tree
+    """what is trained"""
+    given: Tree
+    """the rest of ``net``, which stays as it is"""
+    plans: list[Plan]
+    """the rows of every step of each client"""
+    opt: SGD | TorchOptimizer
+    prox: Prox | None
+    correction: Tree | None
+
+    @property
+    def longest_first(self) -> np.ndarray:
+        """The clients by their number of steps, so that those that have finished are at the end of a stack."""
+        return np.argsort([-len(plan) for plan in self.plans], kind="stable")
+
+    def stacked_rows(self, members: np.ndarray) -> tuple[Tensor, Tensor]:
+        """Rows [T, C, B] of each step, and the weight of each in the client's mean loss (0 where there is no sample)."""
+        plans, starts = [self.plans[m] for m in members], self.data.offsets[:-1][members]
+        batch = max(len(rows) for plan in plans for rows in plan)
+        shape = (max(map(len, plans)), len(plans), batch)
+        rows_TCB, weight_TCB = np.zeros(shape, np.int64), np.zeros(shape)
+        for client, (plan, start) in enumerate(zip(plans, starts, strict=True)):
+            padded, weight = pad_rows(plan, np.full(len(plan), start))
+            rows_TCB[: len(plan), client, : padded.shape[1]] = padded
+            weight_TCB[: len(plan), client, : padded.shape[1]] = weight
+        device = self.data.x.device
+        return torch.from_numpy(rows_TCB).to(device), torch.from_numpy(weight_TCB).to(device, self.data.dtype)

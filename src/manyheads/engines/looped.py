@@ -1,0 +1,66 @@
+"""Local training one client after another, on a private copy of the parameters: the way for large models."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from manyheads.core.errors import UserError
+from manyheads.core.optim import SGD
+from manyheads.core.trees import Tree
+from manyheads.engines.augment import crop_flip, draw_crops
+from manyheads.engines.client_data import channels_last
+from manyheads.engines.descent import Descent, TorchDescent, gradients
+from manyheads.engines.local_update import LocalUpdate
+from manyheads.models import losses
+
+__all__ = ["looped"]
+
+
+def looped(update: LocalUpdate) -> Tree:
+    """What is trained, after the local steps, [C, ...]."""
+    trained = update.values.each(update.part)
+    for client in range(len(update.plans)):
+        own = Tree({k: channels_last(v[client]) for k, v in trained.items()})
+        leaves = update.net.bind(own | update.values.of_client(update.given, client), train=update.part)
+        with update.draws.noise(client):
+            _descend(update, client, _descent(update, client, leaves))
+        for name, leaf in (own | update.net.statistics).items():
+            if name in own and (leaf.ndim == 4 or name in update.model.statistics):  # not a view
+                trained[name][client] = leaf
+    return trained
+
+
+def _descent(update: LocalUpdate, client: int, leaves: dict[str, Tensor]) -> Descent | TorchDescent:
+    if not isinstance(update.opt, SGD):
+        return TorchDescent(update.opt, leaves.values())
+    of_client = update.values.of_client
+    pull = (_of(update.prox[0], client), of_client(update.prox[1], client)) if update.prox else None
+    correction = of_client(update.correction, client) if update.correction is not None else None
+    return Descent(update.opt, leaves, pull, correction)
+
+
+def _descend(update: LocalUpdate, client: int, descent: Descent | TorchDescent) -> None:
+    """The steps of one client."""
+    data, x, plan = update.data, update.x, update.plans[client]
+    start = int(data.offsets[client])
+    croppers = update.draws.croppers(np.array([client]))
+    for rows in plan:
+        chosen = torch.from_numpy(rows + start)
+        if len(rows) < update.model.smallest_batch:
+            raise UserError(
+                f"batch norm cannot train on a single sample, as client {update.draws.addresses[client]} would have to",
+                fix="leave the client out, take a larger batch, or use GroupNorm",
+            )
+        inputs = x[chosen]
+        if croppers:
+            inputs = crop_flip(inputs, torch.from_numpy(draw_crops(croppers[client], len(rows))).to(x.device))
+        loss = losses(data.task, update.net(channels_last(inputs)), data.y[chosen]).mean()
+        descent.step(gradients(loss, descent.params))
+        update.loss.sums[client] += loss.detach()
+    update.loss.steps[client] += len(plan)
+
+
+def _of(scale: float | Tensor, client: int) -> float | Tensor:
+    return scale[client] if isinstance(scale, Tensor) and scale.ndim else scale
