@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
@@ -122,6 +123,14 @@ class Model:
         if verdict.headed:
             within = [name for name in self.statistics if name.startswith(f"{head}.")]
             self.head_net = Net(self.module.get_submodule(head), f"{head}.", within)
+
+    def module_with(self, params: Mapping[str, Tensor]) -> nn.Module:
+        """A copy of the module with these parameters and statistics, ready to predict."""
+        self.net.bind(params)
+        module = copy.deepcopy(self.module).eval()
+        for name, parameter in module.named_parameters():
+            parameter.requires_grad_(name in self.params.all)
+        return module
 
     def features(self, body: Mapping[str, Tensor], x: Tensor) -> Tensor:
         """What the head gets to see: its input, with this body."""

@@ -7,7 +7,6 @@ model.pt2, model.onnx the exports, if any
 
 from __future__ import annotations
 
-import copy
 import glob
 import hashlib
 import os
@@ -129,8 +128,7 @@ def _alive(process: str) -> bool:
 
 def _module(personal: Personal) -> nn.Module:
     """The network with the client's parameters, ready to predict."""
-    personal.run.model.net.bind(personal.params)
-    return copy.deepcopy(personal.run.model.module).eval().requires_grad_(False)
+    return personal.run.model.module_with(personal.params).requires_grad_(False)
 
 
 def _portable(model: dict[str, Any], weights: dict[str, Tensor]) -> dict[str, Any]:

@@ -7,6 +7,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
+from torch import nn
+
 from manyheads.core.checkpoint import hash_tensors
 from manyheads.core.contract import Algorithm, ModelKind, Round
 from manyheads.core.errors import UserError
@@ -84,6 +86,13 @@ class Run:
             raise UserError("no such client", given=client, allowed=f"0 to {len(self._store.slot) - 1}")
         state = self._store.read([client]).map(lambda v: v[0])
         return model_of(self.algorithm, model or self.training.evaluate.kind(self.algorithm), self.server, state)
+
+    def client_module(self, client: int, model: ModelKind | None = None) -> nn.Module:
+        """A client's model as a module of its own, in evaluation mode; the parameters are those of :meth:`client_model`.
+
+        It takes inputs as the run's model did: images of bytes as numbers from 0 to 1, scaled by ``federation.scaling``.
+        """
+        return self.model.module_with(self.client_model(client, model))
 
     def outcomes(
         self, federation: Federation, split: Literal["test", "validation"], finetuned: bool = False
