@@ -10,8 +10,7 @@ from typing import Any
 from manyheads.core.contract import ALGORITHMS, Algorithm
 from manyheads.core.errors import Damaged, UserError
 from manyheads.core.files import content
-from manyheads.core.plain import to_json
-from manyheads.core.sealed import fingerprint, read_toml, write_toml
+from manyheads.core.sealed import read_toml, write_toml
 from manyheads.core.settings import as_dict, build, settings
 from manyheads.data import Federation
 from manyheads.models import MODELS, Model, ModelSpec
@@ -164,11 +163,6 @@ class RunConfig:
         data = {k: v for k, v in kept["data"].items() if k != "path"}  # the fingerprint tells what was there
         facts = {k: v for k, v in kept["facts"].items() if k != "code"}  # a module may be renamed
         return kept | {"engine": {"mode": kept["engine"]["mode"]}, "data": data, "facts": facts}
-
-    @property
-    def hash(self) -> str:
-        """Of all that a resume may not change; the other files of a run carry it."""
-        return fingerprint(to_json(self.fixed).encode())
 
     def require_same(self, now: RunConfig) -> None:
         """Refuse to resume this run as ``now``, if that has other settings than a resume may change."""

@@ -34,7 +34,8 @@ from manyheads.core.errors import Damaged, UserError
 from manyheads.core.files import fresh_folder, locked, sweep, writing
 from manyheads.core.history import History
 from manyheads.core.machine import machine_facts
-from manyheads.core.sealed import read_json, write_json
+from manyheads.core.plain import to_json
+from manyheads.core.sealed import fingerprint, read_json, write_json
 from manyheads.core.settings import as_dict, build
 from manyheads.core.store import PersonalStore
 from manyheads.core.trees import State
@@ -77,7 +78,7 @@ class RunDirectory:
     @cached_property
     def settings(self) -> str:
         """A hash of all settings that a resume may not change; checkpoints carry it."""
-        return self.config().hash
+        return fingerprint(to_json(self.config().fixed).encode())  # in the order of the file
 
     def write_data(self, encoding: Encoding, warnings: Sequence[str]) -> None:
         """Keep how the federation's samples became inputs, and what is doubtful about them."""
