@@ -12,7 +12,7 @@ from manyheads.core.errors import Damaged
 from manyheads.core.sealed import write_toml
 from manyheads.core.settings import as_dict
 from manyheads.data import Classes, Digits, federate
-from manyheads.engines.pool import Engine
+from manyheads.engines.engine import Engine
 from manyheads.models import MLP, build_model
 from manyheads.run import Training
 from manyheads.run.config_file import COMPARISON, RUN, RunConfig, read_kept_settings, read_run_config, read_settings
