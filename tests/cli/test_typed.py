@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from commands import call, error_of, facts_of
 from own_code import forget, own_code
@@ -127,3 +128,21 @@ def test_a_run_goes_on_when_its_code_is_named_again(here, capsys):
     assert "own_things" not in __import__("sys").modules
     assert call("run", "--resume", "--out", "a", "--rounds", 2, *own) == 0
     assert settings_of(here / "a")["algorithm"]["part_way"] == 0.25
+
+
+def test_a_new_client_of_a_run_of_ones_own(here, capsys):
+    rng = np.random.default_rng(0)
+    for name in ("wards/leeds", "wards/turin", "new", "more"):
+        rows = [f"{a:.3f},{b:.3f},{int(a > b)}" for a, b in rng.normal(size=(40, 2))]
+        (here / "wards").mkdir(exist_ok=True)
+        (here / f"{name}.csv").write_text("\n".join(["age,dose,label", *rows]))
+    algorithm, model = ["--algorithm", "own_things:Mine"], ["--model", "own_things:Net"]
+    assert call("run", "--data", "wards", *algorithm, *model, *QUICK[2:], "--out", "a") == 0
+    forget(here)
+    words = ["personalize", "a", "new.csv", "--out", "b", "--export", "none"]
+    assert "--algorithm own_things:Mine" in error_of(capsys, *words)
+    assert "--model own_things:Net" in error_of(capsys, *words, *algorithm)
+    assert call(*words, *algorithm, *model) == 0
+    forget(here)
+    assert "--model own_things:Net" in error_of(capsys, "predict", "b", "more.csv")
+    assert facts_of(capsys, "predict", "b", "more.csv", *model)["samples"] == 40

@@ -12,6 +12,7 @@ import typer
 from rich.text import Text
 
 from manyheads.cli.output import Plain
+from manyheads.cli.typed import OwnAlgorithm, OwnModel, import_own
 from manyheads.core.errors import UserError, one_of
 from manyheads.core.plain import to_json, visible
 from manyheads.onboarding import personalize as make_personal
@@ -65,6 +66,8 @@ def personalize(
     curve: Curve = None,
     seed: Annotated[int, typer.Option(min=0, help="of the split, the subsets and the training")] = 0,
     export: Exports = None,
+    algorithm: OwnAlgorithm = None,
+    model: OwnModel = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")] = False,
 ) -> None:
     """Give a new client its own model, from a trained run and a few samples of the client.
@@ -84,6 +87,7 @@ def personalize(
       manyheads predict models/new_site more.csv
     """
     exports, sizes = _exports(export), _numbers(curve)
+    import_own(algorithm=algorithm, model=model)
     check_place(out)
     torch.set_num_threads(1)  # many small operations
     errors = Plain(stderr=True)

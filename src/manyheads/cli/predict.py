@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from manyheads.cli.output import Plain
+from manyheads.cli.typed import OwnModel, import_own
 from manyheads.core.errors import UserError
 from manyheads.core.files import replacing, write_text
 from manyheads.core.plain import to_json
@@ -29,6 +30,7 @@ def predict(
     engine: Annotated[
         Literal["model", "onnx"], typer.Option(help="the weights, or the ONNX export by onnxruntime")
     ] = "model",
+    own_model: OwnModel = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")] = False,
 ) -> None:
     """Predict with a model of [bold]manyheads personalize[/bold].
@@ -45,6 +47,7 @@ def predict(
     """
     if out is not None and out.suffix not in (".csv", ".parquet"):
         raise UserError("unknown kind of file", where="out", given=str(out), allowed=".csv, .parquet")
+    import_own(model=own_model)
     personal = PersonalModel.load(model, engine)
     site = read_new_site(data, personal.encoding, labelled=False)
     found = personal.predict(site)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+import typer
 
 from manyheads.cli.flags import given_name
 from manyheads.core.contract import ALGORITHMS
@@ -14,8 +16,19 @@ from manyheads.data import PARTITIONERS, SOURCES
 from manyheads.metrics import METRICS
 from manyheads.models import MODELS
 from manyheads.monitors import MONITORS
+from manyheads.run.kinds import KINDS
 
-__all__ = ["import_typed", "name_of", "with_names"]
+__all__ = ["OwnAlgorithm", "OwnModel", "import_own", "import_typed", "name_of", "with_names"]
+
+
+OwnAlgorithm = Annotated[
+    str | None,
+    typer.Option("--algorithm", help="of a run with a method of your own: package.module:Name", show_default=False),
+]
+OwnModel = Annotated[
+    str | None,
+    typer.Option("--model", help="of a run with a model of your own: package.module:Name", show_default=False),
+]
 
 
 class _Place(NamedTuple):
@@ -58,6 +71,13 @@ def import_typed(arguments: Sequence[str]) -> None:
     for option, _, known in _PLACES:
         for word in (given_name(arguments, option) or "").split(","):
             name_of(known, word)
+
+
+def import_own(**typed: str | None) -> None:
+    """Import things of a user's own, by their kind."""
+    for kind, path in typed.items():
+        if path:
+            KINDS[kind].imported(path, where=kind)
 
 
 def with_names(flags: Mapping[str, Any]) -> dict[str, Any]:

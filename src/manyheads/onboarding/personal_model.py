@@ -93,7 +93,8 @@ def _network(folder: Path, card: dict[str, Any], encoding: Encoding) -> Outputs:
     name = str(table.pop("name"))
     if name == "custom":
         raise UserError(f"{folder} was made with a model of your own", fix="predict with its export: --engine onnx")
-    spec = build(MODELS.find(name), table, where=f"{folder / CARD}: model")
+    path = card["run"]["facts"].get("code", {}).get("model", {}).get(name)
+    spec = build(MODELS.find(name, str(folder), path), table, where=f"{folder / CARD}: model")
     module = build_model(spec, encoding.shape, encoding.outputs, seed=0, dtype=encoding.dtype).module
     try:
         module.load_state_dict(load_file(folder / WEIGHTS))
