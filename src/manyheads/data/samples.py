@@ -11,7 +11,7 @@ import numpy as np
 from manyheads.core.errors import UserError
 from manyheads.core.randomness import Purpose, generator
 
-__all__ = ["Samples", "split_each"]
+__all__ = ["Samples", "split_each", "systematic_sample"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,12 +88,22 @@ def split_each(
         order = rng.permutation(len(y))
         count = min(round(fraction * len(y)), max(len(y) - 1, 0))
         if by_label and len(y):
-            # systematic sampling: sorted by label (in random order), picked at even distances from a random start
             _, label = np.unique(y, return_inverse=True)
-            order = order[np.argsort(rng.permutation(label.max() + 1)[label[order]], kind="stable")]
-            picked = np.diff(np.floor(rng.random() + np.arange(len(y) + 1) * count / len(y))) > 0
+            order, picked = systematic_sample(order, label, np.arange(len(y) + 1) * count / len(y), rng)
             order = np.concatenate([order[picked], order[~picked]])
         second, first = np.sort(order[:count]), np.sort(order[count:])
         keep.append((x[first], y[first]))
         aside.append((x[second], y[second]))
     return Samples.of(keep), Samples.of(aside)
+
+
+def systematic_sample(
+    rows: np.ndarray, group: np.ndarray, expected: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows sorted by group, groups in random order, and a mask of those picked at even distances from a random start.
+
+    ``expected[i]`` is how many of the first ``i`` rows are picked on average; every group gets its part of them, rounded
+    up or down.
+    """
+    rows = rows[np.argsort(rng.permutation(group.max() + 1)[group[rows]], kind="stable")]
+    return rows, np.diff(np.floor(rng.random() + expected)) > 0

@@ -6,7 +6,7 @@ import numpy as np
 
 from manyheads.core.errors import UserError
 
-__all__ = ["Parts", "at_least", "balanced_classes", "deal", "proportional"]
+__all__ = ["Parts", "at_least", "balanced_classes", "classes_present", "deal", "proportional"]
 
 Parts = list[np.ndarray]
 """the rows of each client"""
@@ -16,6 +16,16 @@ def balanced_classes(total: int, classes: int, rng: np.random.Generator) -> np.n
     """``total`` labels, every class equally often; the classes of the remainder are drawn."""
     whole, rest = divmod(total, classes)
     return np.concatenate([np.repeat(np.arange(classes), whole), rng.choice(classes, rest, replace=False)])
+
+
+def classes_present(per_class: np.ndarray, per_client: int, where: str) -> np.ndarray:
+    """The classes that have samples; an error if they are fewer than ``per_client``."""
+    present = np.flatnonzero(per_class)
+    if per_client > len(present):
+        raise UserError(
+            "more classes per client than there are", where=where, given=per_client, allowed=f"1 to {len(present)}"
+        )
+    return present
 
 
 def deal(labels: np.ndarray, counts: np.ndarray, rng: np.random.Generator) -> Parts:

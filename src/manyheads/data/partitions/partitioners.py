@@ -16,7 +16,7 @@ from manyheads.core.errors import UserError
 from manyheads.core.randomness import Purpose, generator
 from manyheads.core.registry import Registry, check_declared
 from manyheads.core.settings import build, settings, walk
-from manyheads.data.partitions.counts import Parts, at_least, balanced_classes, deal, proportional
+from manyheads.data.partitions.counts import Parts, at_least, balanced_classes, classes_present, deal, proportional
 
 __all__ = [
     "PARTITIONERS", "Classes", "Dirichlet", "Iid", "Key", "LogNormal", "Mixture", "Partition", "Shards", "parse_partition", "partition",
@@ -83,9 +83,8 @@ class Dirichlet(Partition):
 
     def counts(self, clients: int, per_class: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         shares = rng.dirichlet(np.full(clients, self.alpha), len(per_class)).T
-        for column in np.flatnonzero(
-            ~np.isfinite(shares).all(axis=0)
-        ):  # every gamma draw underflowed: one client takes all
+        # where every gamma draw underflowed, one client takes the whole class
+        for column in np.flatnonzero(~np.isfinite(shares).all(axis=0)):
             shares[:, column] = 0
             shares[rng.integers(clients), column] = 1
         return at_least(self.minimum, proportional(shares, per_class))
@@ -125,14 +124,7 @@ class Classes(Partition):
     """classes per client, the papers' S or C"""
 
     def counts(self, clients: int, per_class: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        present = np.flatnonzero(per_class)
-        if self.per_client > len(present):
-            raise UserError(
-                "more classes per client than there are",
-                where="partition classes",
-                given=self.per_client,
-                allowed=f"1 to {len(present)}",
-            )
+        present = classes_present(per_class, self.per_client, "partition classes")
         left = np.bincount(balanced_classes(clients * self.per_client, len(present), rng), minlength=len(present))
         held = np.zeros((clients, len(per_class)), dtype=int)
         for client in rng.permutation(clients):

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from manyheads.core.errors import UserError
 from manyheads.core.settings import settings
+from manyheads.data.partitions.counts import classes_present
 from manyheads.data.partitions.partitioners import PARTITIONERS, Classes, Partition
 
 __all__ = ["AllClasses", "ClassSplit", "Fallah", "FemnistRecipe"]
@@ -35,14 +36,7 @@ class FemnistRecipe(Partition):
     """at most so many training samples of a class are used"""
 
     def counts(self, clients: int, per_class: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        present = np.flatnonzero(per_class)
-        if self.per_client > len(present):
-            raise UserError(
-                "more classes per client than there are",
-                where="partition femnist-recipe",
-                given=self.per_client,
-                allowed=f"1 to {len(present)}",
-            )
+        present = classes_present(per_class, self.per_client, "partition femnist-recipe")
         each = (rng.lognormal(self.mu, self.sigma, clients) + self.base) / self.per_client
         held = np.zeros((clients, len(per_class)), bool)
         owners = np.repeat(np.arange(clients), self.per_client)

@@ -86,7 +86,7 @@ def _writers(place: Location, arrays: Arrays) -> dict[str, np.ndarray]:
         digits = arrays[f"y{part}"]
         facts = read_idx(file, dimensions=2)[: len(digits)]  # QMNIST has more test digits than MNIST
         if len(facts) != len(digits) or facts.shape[1] < 3 or not np.array_equal(facts[:, 0], digits):
-            raise UserError(f"{file} does not belong to the MNIST labels beside it")
+            raise UserError(f"{file} does not belong to the MNIST labels in its folder")
         writers.append(np.char.add("test-" if part else "train-", np.char.zfill(facts[:, 2].astype(str), 4)))
     return {"writer": np.concatenate(writers)}
 

@@ -18,6 +18,7 @@ from manyheads.core.settings import settings
 from manyheads.data.pool import Pool
 from manyheads.data.public.locate import Location
 from manyheads.data.public.readers.sent140 import read_sent140
+from manyheads.data.samples import systematic_sample
 
 __all__ = ["Sent140", "encode", "held_out", "tokens", "vocabulary"]
 
@@ -94,18 +95,12 @@ def encode(texts: list[list[str]], words: list[str], length: int) -> np.ndarray:
 
 
 def held_out(labels: np.ndarray, users: np.ndarray, fraction: float, seed: int) -> np.ndarray:
-    """Which samples are for tests: the fraction of each label, evenly over the users.
-
-    Systematic sampling: the samples of a label are sorted by user, users and samples in random order, and picked at even
-    distances; so of a user's n samples ``fraction * n`` are picked, rounded up or down.
-    """
+    """Which samples are for tests: of each user's n samples of a label ``fraction * n``, rounded up or down."""
     test = np.zeros(len(labels), bool)
     _, user = np.unique(users, return_inverse=True)
     for label in np.unique(labels):
         rng = generator(seed, Purpose.SPLIT, int(label))
         rows = rng.permutation(np.flatnonzero(labels == label))
-        turn = rng.permutation(user.max() + 1)
-        rows = rows[np.argsort(turn[user[rows]], kind="stable")]
-        counts = np.floor(rng.random() + fraction * np.arange(len(rows) + 1))
-        test[rows[np.diff(counts) > 0]] = True
+        rows, picked = systematic_sample(rows, user, fraction * np.arange(len(rows) + 1), rng)
+        test[rows[picked]] = True
     return test

@@ -57,7 +57,7 @@ class Columns:
         return self.numbers + tuple(f"{c}={v}" for c, values in self.categories.items() for v in values)
 
     @classmethod
-    def learnt(
+    def fit(
         cls,
         tables: Sequence[Mapping[str, np.ndarray]],
         train: Sequence[np.ndarray],
@@ -65,7 +65,7 @@ class Columns:
         categories: Sequence[str],
         **how: Any,
     ) -> Columns:
-        """From statistics of the training rows that the sites share; ``how`` are the other fields."""
+        """From statistics of all sites' training rows; ``how`` are the other fields."""
         shared = Moments.merged([Moments.of(_stacked(t, numbers)[rows]) for t, rows in zip(tables, train, strict=True)])
         varies = shared.low < shared.high
         seen = {c: {v for t, rows in zip(tables, train, strict=True) for v in t[c][rows]} for c in categories}

@@ -19,8 +19,8 @@ Severity = Literal["error", "warning"]
 class Problem:
     """A problem in a file, and its fix. Rows are counted from 1, below the header.
 
-    >>> print(Problem("error", "a.csv", "no number: 'x'", "correct it", row=3, column="age"))
-    a.csv, row 3, column 'age': no number: 'x'; correct it
+    >>> print(Problem("error", "a.csv", "not a number: 'x'", "correct it", row=3, column="age"))
+    a.csv, row 3, column 'age': not a number: 'x'; correct it
     """
 
     severity: Severity

@@ -45,7 +45,7 @@ class Sites(Reading):
     name: ClassVar[str] = "sites"
     model: ClassVar[str] = "mlp"
     scaling: Literal["client", "federated", "none"] = "client"
-    """of numbers to mean 0 and deviation 1: by each client's own training samples, or by statistics that all clients share"""
+    """of numbers to mean 0 and deviation 1: by each client's own training samples, by shared statistics of all; or none"""
     scale_target: bool = True
     """scale the target of a regression by shared statistics: a loss of 1 is then that of always predicting the mean"""
     test_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.2
@@ -67,14 +67,14 @@ class Sites(Reading):
             for site, rows in zip(survey.sites, train, strict=True)
         ]
         targets = self._targets(survey, columns.target)
-        own, aside = (
+        own, held_out = (
             Samples.of([(x[r], y[r]) for x, y, r in zip(inputs, targets, part, strict=True)]) for part in (train, test)
         )
         hashes = [sample_hashes(site.columns, y, columns) for site, y in zip(survey.sites, targets, strict=True)]
         return Federation(
             Path(self.path).resolve().name.split(".")[0][:LONGEST_NAME],
             own,
-            aside,
+            held_out,
             survey.task,
             len(survey.labels) or 1,
             client_names=tuple(site.name for site in survey.sites),
@@ -88,7 +88,7 @@ class Sites(Reading):
         """How the columns become inputs, from statistics of the training rows."""
         tables = [site.columns for site in survey.sites]
         owner = (self.client,) if self.client else CLIENT_NAMES
-        return Columns.learnt(
+        return Columns.fit(
             tables,
             train,
             survey.numbers,
