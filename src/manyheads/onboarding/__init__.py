@@ -1,4 +1,4 @@
-"""A trained run at a new site: a model of the site's own, the folder and the exports it is kept in, its predictions."""
+"""A trained run at a new site: a personalized model, its folder and exports, its predictions."""
 
 from manyheads.onboarding.model_folder import save_personal
 from manyheads.onboarding.personal_model import PersonalModel

@@ -1,4 +1,4 @@
-"""A model in the forms of others: ONNX, and torch.export. Nothing is exported that does not give the same outputs."""
+"""Exports of a model to ONNX and torch.export, each checked to give the same outputs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from manyheads.core.errors import UserError, first_line
 __all__ = ["FORMATS", "Outputs", "available", "export", "onnx_outputs", "require"]
 
 FORMATS = {"torch": "model.pt2", "onnx": "model.onnx"}
-"""the file of each"""
+"""file names"""
 NEEDED = {"torch": (), "onnx": ("onnx", "onnxscript", "onnxruntime")}
 TOLERANCE = 1e-4
 """largest difference to the model's own outputs, relative to the largest of these (or 1)"""
@@ -120,7 +120,7 @@ def _one_line(path: Path, what: str) -> Iterator[None]:
 
 
 def _refuse_loops(path: Path, model: Any) -> None:
-    """Refuse what our exports never hold: loops, functions, which may call each other, foreign operators and files."""
+    """Refuse what our exports never hold: loops, functions (which may call each other), custom operators, other files."""
     graphs = [model.graph]
     while graphs:
         graph = graphs.pop()
@@ -139,7 +139,7 @@ def _refuse_loops(path: Path, model: Any) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """The exporters warn of packages that are not needed here, and of their own future."""
+    """Silence the exporters' warnings about optional packages and deprecations."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)

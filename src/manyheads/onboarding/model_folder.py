@@ -1,4 +1,4 @@
-"""A new client's model in a folder: weights, a card that tells all about them, exports.
+"""A new client's model in a folder: weights, model card, exports.
 
 model.safetensors     all weights, frozen ones and running statistics too
 card.json             what it is, how samples become its inputs, what was measured, hashes of the other files
@@ -47,7 +47,7 @@ def check_place(out: Path) -> None:
 def save_personal(
     personal: Personal, out: str | Path, exports: Sequence[str] | None = None, command: str = ""
 ) -> dict[str, Any]:
-    """Write a new client's model to a folder, whole or not at all; gives its card.
+    """Write a new client's model to a folder, whole or not at all; gives its model card.
 
     Without ``exports``, all formats whose packages are installed; one that the model does not allow is then left out,
     and the card says why.
@@ -158,7 +158,7 @@ def sha256(path: Path) -> str:
 
 
 def read_card(folder: Path) -> dict[str, Any]:
-    """All that a folder written by :func:`save_personal` tells about its model."""
+    """The model card of a folder written by :func:`save_personal`."""
     file = folder / CARD
     if not file.exists():
         raise UserError(f"{folder} holds no model", fix=f"expected {CARD} there, as written by manyheads personalize")

@@ -1,4 +1,4 @@
-"""The papers' theorems, live: their quantities on a run, their assumptions one by one, their bounds beside it."""
+"""Theorems of papers on a run: their quantities, their assumptions, and their bounds beside what is measured."""
 
 from __future__ import annotations
 

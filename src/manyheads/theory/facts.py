@@ -1,4 +1,4 @@
-"""What all papers report in the same form: plain JSON values, conditions, fitted rates."""
+"""What all papers report in the same form: numbers, conditions, fitted rates."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["condition", "fitted_contraction", "number", "numbers", "within"]
 
 
 def number(value: float | None) -> float | None:
-    """A JSON number; JSON knows no infinity."""
+    """A JSON number; None if it is not finite."""
     return float(value) if value is not None and np.isfinite(value) else None
 
 
@@ -31,7 +31,7 @@ def within(conditions: Sequence[dict[str, Any]]) -> bool | None:
 
 
 def fitted_contraction(values: Sequence[float], low: float, high: float) -> dict[str, Any] | None:
-    """The factor a round of a sequence that falls geometrically: least squares on its logarithm.
+    """The factor per round of a geometrically decreasing sequence, by least squares on its logarithm.
 
     The linear phase goes from the first value below ``high`` to the last before one below ``low``; None if it is
     shorter than 10 rounds.
@@ -47,6 +47,6 @@ def fitted_contraction(values: Sequence[float], low: float, high: float) -> dict
         return None
     t, log = np.arange(first, last), np.log(v[first:last])
     slope, start = np.polyfit(t, log, 1)
-    left, all_ = np.square(log - slope * t - start).sum(), np.square(log - log.mean()).sum()
-    r2 = float(1 - left / all_) if all_ > 0 else 1.0
+    residual, total = np.square(log - slope * t - start).sum(), np.square(log - log.mean()).sum()
+    r2 = float(1 - residual / total) if total > 0 else 1.0
     return {"contraction": float(np.exp(slope)), "r2": round(r2, 9), "first": first, "last": last - 1}

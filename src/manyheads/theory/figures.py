@@ -1,4 +1,4 @@
-"""Charts that the papers' figures are put together from."""
+"""Line charts for the papers' figures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SMALLEST = 1e-16
 
 
 def rows_of(series: Mapping[str, Sequence[float | None]]) -> list[dict[str, Any]]:
-    """Series by name as rows for a chart; x is the place in the series."""
+    """Series by name as rows for a chart; x is the index in the series."""
     return [{"line": name, "x": x, "y": y} for name, values in series.items() for x, y in enumerate(values)]
 
 

@@ -1,4 +1,4 @@
-"""Collins et al. 2021: FedRep learns the shared linear representation at a linear rate, from few samples a client."""
+"""Collins et al. 2021: FedRep learns the shared linear representation at a linear rate, from few samples per client."""
 
 from manyheads.theory.collins2021.paper import Collins2021
 

@@ -1,4 +1,4 @@
-"""What few samples are good for with a shared representation (Collins et al. 2021, Sections 4.2 and 5.1)."""
+"""How few samples a client needs with a shared representation (Collins et al. 2021, Sections 4.2 and 5.1)."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ NEWCOMERS = 200
 
 
 def sample_sweep(dim: int, rank: int, clients: int, seed: int, say: Say) -> list[dict[str, Any]]:
-    """Each client has m samples for all rounds: FedRep's distance and error, and the error of learning alone.
+    """Each client has m samples for all rounds: FedRep's distance and error, and the error of local training.
 
     First the number of clients varies (a fifth, once, five times), then the dimension (half, twice). Errors are
-    ``|beta_i - B_* w_i|^2``, the median over clients; alone, beta_i is the shortest least-squares solution.
+    ``|beta_i - B_* w_i|^2``, the median over clients; locally, beta_i is the minimum-norm least-squares solution.
     """
     cells = [(n, dim) for n in (max(rank + 1, clients // 5), clients, 5 * clients)]
     cells += [(clients, d) for d in (max(rank + 1, dim // 2), 2 * dim)]
     rows = []
     for n, d in dict.fromkeys(cells):
-        say(f"distance by samples a client: {n} clients, d = {d}")
+        say(f"distance by samples per client: {n} clients, d = {d}")
         for m in SAMPLES:
             tasks = LinearTasks(clients=n, dim=d, rank=rank, samples=m, noise=NOISE, dtype="float64")
             train = tasks.federation(seed).train
@@ -59,7 +59,7 @@ def sample_sweep(dim: int, rank: int, clients: int, seed: int, say: Say) -> list
 
 
 def newcomer_errors(dim: int, rank: int, clients: int, seed: int) -> list[dict[str, Any]]:
-    """New clients with 1 to 2 d samples: a head fitted on FedRep's representation, and learning alone (Figure 4)."""
+    """New clients with 1 to 2 d samples: a head fitted on FedRep's representation, and local training (Figure 4)."""
     tasks = LinearTasks(clients=clients, dim=dim, rank=rank, samples=2 * dim, noise=NOISE, dtype="float64")
     truth, body = tasks.truth(seed).body, _body(_trained(tasks, seed))
     rng = generator(seed, Purpose.NEW_CLIENTS)

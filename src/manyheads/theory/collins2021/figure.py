@@ -12,7 +12,7 @@ __all__ = ["figure"]
 
 
 def figure(facts: dict[str, Any]) -> alt.ConcatChart:
-    """Whatever the facts hold of: Theorem 1, distance and error by samples a client, new clients."""
+    """The parts that were measured: Theorem 1, distance and error by samples per client, new clients."""
     charts: list[alt.Chart] = []
     if "series" in facts:
         series = {k: v for k, v in facts["series"].items() if k != "bound"} | {"bound (10)": facts["series"]["bound"]}
@@ -30,8 +30,8 @@ def figure(facts: dict[str, Any]) -> alt.ConcatChart:
             for row in cells
             if (row["clients"], row["dim"]) == (base["clients"], base["dim"])
         ]
-        charts.append(lines(dist, "distance after training", "samples a client", log=True, points=True))
-        charts.append(lines(error, "squared error (median client)", "samples a client", log=True, points=True))
+        charts.append(lines(dist, "distance after training", "samples per client", log=True, points=True))
+        charts.append(lines(error, "squared error (median client)", "samples per client", log=True, points=True))
     if "newcomers" in facts:
         new = [
             {"line": line, "x": row["samples"], "y": row[key]}

@@ -1,4 +1,4 @@
-"""Collins et al. 2021: FedRep learns the shared linear representation at a linear rate, from few samples a client."""
+"""Collins et al. 2021: FedRep learns the shared linear representation at a linear rate, from few samples per client."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Collins2021:
     participation: Annotated[float, Field(gt=0, le=1)] = 1.0
     """fraction of the clients in each round, r"""
     samples: Annotated[int, Field(ge=1)] = 100
-    """fresh samples a client and round, m"""
+    """fresh samples per client and round, m"""
     noise: Annotated[float, Field(ge=0)] = 0.0
     """standard deviation of the noise on the labels"""
     normalise: bool = True
@@ -64,12 +64,12 @@ class Collins2021:
     rounds: Annotated[int, Field(ge=1)] = 200
     """communication rounds after the start, T"""
     only: Literal["all", "convergence", "samples", "newcomers"] = "all"
-    """what is shown: the theorem, distances by samples a client, errors of new clients"""
+    """what is measured: the theorem, distances by samples per client, errors of new clients"""
     seed: Annotated[int, Field(ge=0)] = 0
     """everything random comes from it"""
 
     def run(self, say: Say) -> dict[str, Any]:
-        """Theorem 1 on a run, and the two pictures of what the representation is good for."""
+        """Theorem 1 on a run, the distance by samples per client, and the errors of new clients."""
         facts: dict[str, Any] = {}
         if self.only in ("all", "convergence"):
             facts |= self._convergence(say)
@@ -82,7 +82,7 @@ class Collins2021:
 
     @staticmethod
     def figure(facts: dict[str, Any]) -> alt.ConcatChart:
-        """Whatever the facts hold of: Theorem 1, distance and error by samples a client, new clients."""
+        """The parts that were measured: Theorem 1, distance and error by samples per client, new clients."""
         from manyheads.theory.collins2021.figure import figure
 
         return figure(facts)
@@ -182,7 +182,7 @@ def _kappa(sigma: Extremes) -> float:
 
 
 def _failure(k: int, rn: int, d: int, rounds: int) -> float:
-    """The probability with which Theorem 1 may fail, at most."""
+    """An upper bound of the probability that Theorem 1 fails."""
     return float(min(1.0, rounds * np.exp(-100 * min(k**2 * np.log(rn), d))))
 
 

@@ -12,7 +12,7 @@ __all__ = ["Extremes", "extreme_singular_values"]
 
 MOST_SUBSETS = 20_000
 STARTS = 200
-"""directions from which extreme subsets are searched for"""
+"""random directions from which the search starts"""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ def extreme_singular_values(heads: np.ndarray, size: int, rng: np.random.Generat
     """Over all subsets of ``size`` rows of ``heads``: exact if there are few, otherwise bounds.
 
     The search gives the inner ends: it finds subsets that attain them. The outer ends are certain: leaving rows out
-    takes at most the sum of their squared lengths from an eigenvalue of ``W^T W``.
+    lowers an eigenvalue of ``W^T W`` by at most the sum of their squared norms.
 
     >>> found = extreme_singular_values(np.eye(2), 2, np.random.default_rng(0))
     >>> found.exact, round(found.largest[0] ** 2, 12)

@@ -1,4 +1,4 @@
-"""The induction hypotheses of Theorem 1 of Collins et al. 2022 (Appendix B.1), watched on a run."""
+"""The induction hypotheses of Theorem 1 of Collins et al. 2022 (Appendix B.1), checked along a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["C3", "Hypotheses"]
 C3 = 4800
 """the constant c_3 of the proof; all others are written out in the hypotheses"""
 ROUNDING = 1e-12
-"""distances below are not compared: float64 has no digits left"""
+"""distances below are rounding errors and are not compared"""
 
 
 class Hypotheses:

@@ -34,7 +34,7 @@ class Problem:
 
     @cached_property
     def largest(self) -> float:
-        """L_max: the longest true head"""
+        """L_max: the largest norm of a true head"""
         return float(np.linalg.norm(self.heads, axis=1).max())
 
     @cached_property
@@ -109,7 +109,7 @@ class LocalUpdates:
                 error = (bodies[s] @ heads[s][:, :, None])[:, :, 0] - targets
                 bodies[s + 1] = bodies[s] - alpha * error[:, :, None] * heads[s][:, None, :]
                 heads[s + 1] = heads[s] - alpha * (error[:, None, :] @ bodies[s])[:, 0]
-        # B is of the size 1 / sqrt(alpha) while all is well
+        # unless it diverges, B has entries of at most about 1 / sqrt(alpha)
         if not np.abs(bodies[-1]).max() * np.sqrt(alpha) < DIVERGED:
             raise UserError(
                 "FedAvg diverged", given=f"step size {alpha:g}, {tau} local steps", fix="take a smaller alpha"
@@ -145,7 +145,7 @@ class LocalUpdates:
 
 
 def d_gd_step(problem: Problem, body: np.ndarray, head: np.ndarray, alpha: float) -> tuple[np.ndarray, np.ndarray]:
-    """One round of D-GD with all clients: FedAvg with one local step, which sees nothing of the heads but their mean."""
+    """One round of D-GD with all clients: FedAvg with one local step, which depends on the heads through their mean only."""
     average = Problem(problem.body, problem.mean[None])
     return LocalUpdates.of(average, body, head, [0], alpha, 1).averaged()
 

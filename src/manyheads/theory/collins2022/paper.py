@@ -48,7 +48,7 @@ class Collins2022:
     clients: Annotated[int, Field(ge=1)] = 40
     """number of clients, M"""
     cohort: Annotated[int, Field(ge=0)] = 0
-    """clients a round, m; 0: all"""
+    """clients per round, m; 0: all"""
     tau: Annotated[int, Field(ge=1)] = 2
     """local steps; 1 is D-GD"""
     alpha: Annotated[float, Field(ge=0)] = 0.4
@@ -58,7 +58,7 @@ class Collins2022:
     rounds: Annotated[int, Field(ge=1)] = 400
     """communication rounds, T"""
     instances: Annotated[int, Field(ge=0)] = 10
-    """random instances on which Proposition 1 is tried"""
+    """random instances on which Proposition 1 is checked"""
     seed: Annotated[int, Field(ge=0)] = 0
     """everything random comes from it"""
 
@@ -72,7 +72,7 @@ class Collins2022:
             raise UserError("Theorem 1 allows no step: the true heads do not span", where="alpha", fix="more clients")
         body = body / np.sqrt(alpha)
         conditions = self._conditions(problem, body, head, alpha, delta0)
-        series, hypotheses = self._follow(problem, body, head, alpha, delta0, say)
+        series, hypotheses = self._measure(problem, body, head, alpha, delta0, say)
         gain = alpha**2 * self.tau * problem.diversity**2 * (1 - delta0**2)
         # A5(t), which Theorem 1 follows from; t >= 1
         bound = [1.0, *((1 - 0.04 * gain) ** np.arange(self.rounds))]
@@ -129,7 +129,7 @@ class Collins2022:
         aside = np.linalg.qr(problem.outside(drawn))[0]  # all k directions tilted alike
         return np.sqrt(1 - self.start**2) * problem.body + self.start * aside
 
-    def _follow(
+    def _measure(
         self, problem: Problem, body: np.ndarray, head: np.ndarray, alpha: float, delta0: float, say: Say
     ) -> tuple[dict[str, list[float]], Hypotheses]:
         names = ("dist", "delta", "head_norm", "head_diversity", "prior_weight", "signal_weight", "gradient_norm")
@@ -186,7 +186,7 @@ class Collins2022:
         return series
 
     def _proposition1(self, problem: Problem, alpha: float) -> dict[str, Any] | None:
-        """D-GD on representations built against it, from random starts at random distances up to 1/2."""
+        """D-GD on representations that it cannot learn, from random starts at random distances up to 1/2."""
         if self.instances == 0 or not 1 < self.rank < self.dim:
             return None
         rng = generator(self.seed, Purpose.MODEL, 1)

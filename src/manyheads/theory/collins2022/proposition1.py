@@ -1,4 +1,4 @@
-"""Proposition 1 of Collins et al. 2022, built: a representation that D-GD cannot find.
+"""Proposition 1 of Collins et al. 2022: how to construct a representation that D-GD cannot learn.
 
 D-GD moves B by ``-alpha (B w - B_* mean w_*) w^T``. If ``B_* mean w_*`` lies in the column space of B_0, B never leaves
 that space, so it stays as far from the rest of B_* as it was. The paper proves 0.7 delta_0 by comparing two such B_*;

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Deng2022", "separation"]
 
 TRIES = 1000
-"""inputs drawn in vain before it is said that they do not fit"""
+"""inputs rejected before the separation is refused"""
 
 
 def separation(x: np.ndarray) -> float:
@@ -52,11 +52,11 @@ class Deng2022:
     title: ClassVar[str] = "Deng et al. 2022: Local SGD trains wide ReLU networks at a linear rate (Theorems 1 and 2)"
 
     width: Annotated[int, Field(ge=2)] = 256
-    """neurons a layer, m"""
+    """neurons per layer, m"""
     depth: Annotated[int, Field(ge=1)] = 2
     """hidden layers, L"""
     tau: Annotated[int, Field(ge=1)] = 5
-    """local steps a round"""
+    """local steps per round"""
     widths: tuple[Annotated[int, Field(ge=2)], ...] = (32, 64, 128)
     """other widths to compare with"""
     depths: tuple[Annotated[int, Field(ge=1)], ...] = (1, 3)
@@ -70,7 +70,7 @@ class Deng2022:
     clients: Annotated[int, Field(ge=2)] = 4
     """number of clients, K"""
     samples: Annotated[int, Field(ge=1)] = 5
-    """samples a client, n"""
+    """samples per client, n"""
     dim: Annotated[int, Field(ge=2)] = 20
     """length of the inputs"""
     outputs: Annotated[int, Field(ge=1)] = 5
@@ -95,14 +95,14 @@ class Deng2022:
 
     def federation(self) -> Federation:
         rng = generator(self.seed, Purpose.DATA)
-        count, vain = self.clients * self.samples, 0
+        count, rejected = self.clients * self.samples, 0
         x = np.empty((0, self.dim))
         while len(x) < count:
             one = rng.normal(size=self.dim)
             one /= np.linalg.norm(one)
             if len(x) and np.linalg.norm(x - one, axis=1).min() < self.separation:
-                vain += 1
-                if vain == TRIES:
+                rejected += 1
+                if rejected == TRIES:
                     raise UserError(
                         f"{count} inputs do not fit on the unit sphere so far apart",
                         where="separation",

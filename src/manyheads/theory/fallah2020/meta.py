@@ -50,10 +50,10 @@ def gamma_F2(c: Constants, alpha: float) -> float:
 
 
 def bias_without_noise(c: Constants, algorithm: PerFedAvg) -> float:
-    """What ``fo`` and ``hf`` leave out or get wrong when batches are all samples: (116) and (127); 0 for ``exact``."""
+    """The bias of ``fo`` and ``hf`` on full batches, at most: (116) and (127); 0 for ``exact``."""
     alpha = algorithm.alpha
-    wrong = {"exact": 0.0, "fo": alpha * c.L * c.B, "hf": alpha * c.rho * algorithm.delta * c.B**2}
-    return wrong[algorithm.variant]
+    bias = {"exact": 0.0, "fo": alpha * c.L * c.B, "hf": alpha * c.rho * algorithm.delta * c.B**2}
+    return bias[algorithm.variant]
 
 
 def meta_gradients(clients: Landscape, algorithm: PerFedAvg, w: Tensor) -> Tensor:

@@ -53,7 +53,7 @@ class Fallah2020:
     clients: Annotated[int, Field(ge=2)] = 6
     """number of clients, n"""
     samples: Annotated[int, Field(ge=2)] = 40
-    """samples a client"""
+    """samples per client"""
     points: Annotated[int, Field(ge=2)] = 48
     """distinct samples that the clients draw from"""
     dim: Annotated[int, Field(ge=1)] = 5
@@ -67,7 +67,7 @@ class Fallah2020:
     beta: Annotated[float, Field(ge=0)] = 0.0
     """outer step size; 0: 1 / (10 tau L_F), the largest that Theorem 4.5 allows, or half of it for a network"""
     tau: Annotated[int, Field(ge=1)] = 5
-    """local steps a round"""
+    """local steps per round"""
     batch: Annotated[int, Field(ge=1)] = 10
     """size of each of the batches D, D' and D''"""
     variant: Literal["exact", "fo", "hf"] = "exact"

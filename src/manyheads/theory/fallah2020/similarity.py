@@ -1,4 +1,4 @@
-"""Fallah et al. 2020, Section 4.2: how far clients' gradients can be apart, from how far their data is."""
+"""Fallah et al. 2020, Section 4.2: the dissimilarity of clients' gradients, bounded by the distance of their data."""
 
 from __future__ import annotations
 
