@@ -3,11 +3,12 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 NEEDS := pyproject.toml constraints.txt
-# what is installed: the package alone, or with the tools of development
+# what is installed: the package alone, with the tools of development, with those of the documentation
 BASE := .venv/.base
 DEV := .venv/.dev
+DOCS := .venv/.docs
 
-.PHONY: setup demo test lint check format fuzz bench clean
+.PHONY: setup demo test lint check docs format fuzz bench clean
 
 setup: $(BASE)
 
@@ -24,6 +25,10 @@ $(DEV): $(NEEDS) | $(BIN)/python
 	$(PIP) -e ".[dev]"
 	touch $@ $(BASE)
 
+$(DOCS): $(NEEDS) | $(BIN)/python
+	$(PIP) -e ".[docs]"
+	touch $@ $(BASE)
+
 demo: $(BASE)
 	$(BIN)/manyheads compare digits --partition dirichlet:1 --clients 15 --rounds 20 --seeds 3
 
@@ -35,7 +40,10 @@ lint: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-check: lint test
+check: lint docs test
+
+docs: $(DOCS)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 format: $(DEV)
 	$(BIN)/ruff format .

@@ -1,7 +1,7 @@
 """Cost against size: clients a round, parameters of the model, workers. ``python benchmarks/scaling.py``.
 
 Each size runs in a process of its own, so that its peak memory is its own; sizes are interleaved and repeated. Writes
-benchmarks/results/scaling.json and, with what population.py found, the figure benchmarks/results/scaling.svg.
+benchmarks/results/scaling.json and, with what population.py found, the figure docs/img/scaling.svg.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def main() -> None:
     facts = {"rows": rows, "repeats": options.repeats, "load": os.getloadavg()[0], "machine": machine_facts()}
     (RESULTS / "scaling.json").write_text(json.dumps(facts, indent=2) + "\n")
     population = json.loads((RESULTS / "population.json").read_text())["rows"]
-    figure(rows, population).save(RESULTS / "scaling.svg")
+    figure(rows, population).save(HERE.parent / "docs" / "img" / "scaling.svg")
 
 
 if __name__ == "__main__":
