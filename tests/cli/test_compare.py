@@ -50,7 +50,7 @@ def test_one_json_object_with_all_that_was_asked_for(tmp_path, capsys):
     }
 
 
-@pytest.mark.parametrize("flag", [("--clients", 7), ("--seed", 5), ("--validation", 0.3), ("--batch", 3)])
+@pytest.mark.parametrize("flag", [("--clients", 7), ("--seed", 5), ("--validation", 0.3), ("--participation", 0.5)])
 def test_a_resume_that_is_refused_leaves_the_comparison_as_it_was(done, flag, capsys):
     before = {p: p.read_bytes() for p in done.rglob("*") if p.is_file()}
     assert "resume" in error_of(capsys, "compare", "--resume", "--out", done, *flag)
@@ -79,6 +79,17 @@ def test_resumed_with_one_more_method_trains_only_that(done, capsys):
     facts = facts_of(capsys, "compare", "--resume", "--out", done, "--methods", "fedavg,fedavg+ft,fedrep,fedper")
     assert "fedper" in facts["methods"]
     assert {p: p.stat().st_mtime_ns for p in before} == before
+
+
+def test_runs_with_other_settings_of_a_method_stand_beside_those_that_are_there(done, capsys):
+    """And are found again: a trial is named by all its settings."""
+    before = {p: p.stat().st_mtime_ns for p in done.glob("runs/*/history.jsonl")}
+    small = facts_of(capsys, "compare", "--resume", "--out", done, "--batch", 3)
+    assert small["methods"]["fedrep"]["algorithm"]["batch"] == 3
+    both = {p: p.stat().st_mtime_ns for p in done.glob("runs/*/history.jsonl")}
+    assert len(both) > len(before)
+    facts_of(capsys, "compare", "--resume", "--out", done, "--batch", 10)
+    assert {p: p.stat().st_mtime_ns for p in done.glob("runs/*/history.jsonl")} == both
 
 
 def test_the_users_own_sites(tmp_path, capsys):
@@ -118,7 +129,7 @@ def test_mistakes_are_one_line(tmp_path, capsys, done):
     assert "exists already" in error_of(capsys, *SMALL, "--out", done)
     assert "--resume needs --out" in error_of(capsys, "compare", "--resume")
     assert "compare.rates" in error_of(capsys, *SMALL, "--rates", "0.1,-1", "--out", tmp_path / "a")
-    assert "is not what this run was started with" in error_of(
+    assert "of another division" in error_of(
         capsys, "compare", "--resume", "--out", done, "--clients", 7, "--workers", 1
     )
     assert not (tmp_path / "a").exists()

@@ -85,7 +85,7 @@ def test_describe_tells_sizes_labels_and_distances(capsys):
     assert call(*arguments) == 0
     shown = capsys.readouterr().out
     assert shown.count("█") >= 6
-    assert "total variation of labels from all clients: mean" in shown
+    assert "label distance (total variation) from all clients: mean" in shown
 
 
 @pytest.mark.parametrize("kind", ["svg", "png"])

@@ -78,5 +78,6 @@ def test_evil_names_elsewhere(sites, place, capsys):
 
 
 def test_what_is_not_finite_is_null_in_json(capsys, monkeypatch):
-    monkeypatch.setattr("manyheads.cli.describe.federation_facts", lambda *_: {"distance": float("nan")})
-    assert facts_of(capsys, "data", "describe", "--data", "digits", "--clients", 3)["distance"] is None
+    monkeypatch.setattr("manyheads.experiments.describe.total_variation", lambda *_: float("nan"))
+    found = facts_of(capsys, "data", "describe", "--data", "digits", "--clients", 3)
+    assert found["total_variation"] == {"mean": None, "max": None, "per_client": [None] * 3}

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 
 import pytest
 
+from manyheads.core.errors import Diverged, UserError
 from manyheads.data import Classes, Digits, federate
-from manyheads.experiments import compare
+from manyheads.experiments import ComparisonResult, compare
+from manyheads.run import run_training
 
 
-def compared(out, rounds=2, **more):
+def compared(out, rounds=2, seeds=1, **more):
     federation = federate(Digits().pool(0), Classes(3), clients=4, seed=0)
-    return compare(federation, methods=["fedavg"], rounds=rounds, seeds=1, rates=[0.1], out=out, **more)
+    return compare(federation, methods=["fedavg"], rounds=rounds, seeds=seeds, rates=[0.1], out=out, **more)
 
 
-def numbers(facts):
-    return {name: (m["accuracy"], m["per_seed"], m["curve"]) for name, m in facts["methods"].items()}
+def numbers(found):
+    return {name: (m.score, m.per_seed, m.curve) for name, m in found.methods.items()}
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +39,7 @@ def whole(tmp_path_factory):
 )
 def test_damage_is_said_and_done_again(whole, tmp_path, file, said):
     out = shutil.copytree(whole[0], tmp_path / "out")
-    path = out / "runs" / "fedavg-lr0.1-s0" / file
+    (path,) = out.glob(f"runs/fedavg-lr0.1-s0-*/{file}")
     raw = bytearray(path.read_bytes())
     raw[-30] ^= 1
     path.write_bytes(raw)
@@ -50,5 +53,63 @@ def test_more_rounds_are_judged_anew(whole, tmp_path):
     with pytest.warns(UserWarning, match="is of other round than it should be"):
         more = compared(out, rounds=4, resume=True)
     fresh = compared(tmp_path / "fresh", rounds=4)
-    for name, method in fresh["methods"].items():
-        assert more["methods"][name]["per_seed"] == method["per_seed"]
+    for name, method in fresh.methods.items():
+        assert more[name].per_seed == method.per_seed
+
+
+def old_names(out):
+    """Runs as they were named before hashes were part of it."""
+    for path in (out / "runs").iterdir():
+        path.rename(path.with_name(path.name.rpartition("-")[0]))
+
+
+def test_runs_of_old_names_are_taken_over(whole, tmp_path):
+    out = shutil.copytree(whole[0], tmp_path / "out")
+    names = {path.name for path in (out / "runs").iterdir()}
+    old_names(out)
+    assert compared(out, resume=True).methods == whole[1].methods  # seconds too: nothing was trained anew
+    assert {path.name for path in (out / "runs").iterdir()} == names
+
+
+def test_runs_of_old_names_with_other_settings_are_refused(whole, tmp_path):
+    out = shutil.copytree(whole[0], tmp_path / "out")
+    old_names(out)
+    names = {path.name for path in (out / "runs").iterdir()}
+    with pytest.raises(UserError, match="algorithm is not what this run was started with"):
+        compared(out, resume=True, batch=3)
+    assert {path.name for path in (out / "runs").iterdir()} == names
+
+
+def test_a_method_that_diverges_with_a_later_seed_is_left_out_and_training_alone_is_an_error(monkeypatch):
+    def later(name):
+        def train(algorithm, model, federation, training, config, path, **more):
+            if algorithm.name == name and training.seed == 1:
+                path.mkdir(parents=True)
+                raise Diverged("nan")
+            run_training(algorithm, model, federation, training, config, path, **more)
+
+        return train
+
+    monkeypatch.setattr("manyheads.experiments.study.run_training", later("fedavg"))
+    found = compared(None, seeds=2)
+    assert list(found.methods) == ["local"]
+    assert "later seed" in found.left_out["fedavg"]
+    assert found.recommendation.text == "Nothing to compare."
+    monkeypatch.setattr("manyheads.experiments.study.run_training", later("local"))
+    with pytest.raises(UserError, match="training alone diverged with a later seed"):
+        compared(None, seeds=2)
+
+
+def test_results_of_the_form_before_are_read(whole):
+    """Those of schema 1: nothing but the number differs, of what both have."""
+    now = whole[1]
+    table = now.to_json() | {"schema": 1}
+    del table["command"]
+    assert ComparisonResult.from_json(table) == replace(now, command="")
+    with pytest.raises(UserError, match="of another version"):
+        ComparisonResult.from_json(table | {"schema": 3})
+    with pytest.raises(UserError, match="not that of a comparison"):
+        ComparisonResult.from_json({"schema": 2, "methods": {}})
+    del table["methods"]["fedavg"]["seconds"]
+    with pytest.raises(UserError, match=r"methods.fedavg.seconds"):
+        ComparisonResult.from_json(table, "compare.json")

@@ -14,9 +14,12 @@ from processes import PATIENCE
 
 from manyheads import FedRep, simulate
 from manyheads.data import Classes, Digits, federate
+from manyheads.experiments import ComparisonResult
 from manyheads.report import page, write_report
 from manyheads.report.live import Live
 from manyheads.report.runs import write_run_report
+from manyheads.run import Training
+from manyheads.run.config_file import RunConfig
 
 selenium = pytest.importorskip("selenium", reason="selenium is not installed")
 from selenium import webdriver  # noqa: E402
@@ -230,7 +233,7 @@ def test_evil_names_stay_names(browser, facts, tmp_path):
             row["name"] = evil
     facts["data"]["names"] = [evil] * facts["data"]["clients"]
     path = tmp_path / "evil.html"
-    path.write_text(page(facts), encoding="utf-8")
+    path.write_text(page(ComparisonResult.from_json(facts)), encoding="utf-8")
     show(browser, path.as_uri())
     hover(browser, marks(browser, "data", "rect")[0])
     until(browser, lambda: evil in tooltip(browser))
@@ -264,7 +267,7 @@ def test_a_live_page_grows_with_the_run(browser, tmp_path):
     rounds = threading.Semaphore(0)
     settings = {"rounds": 30, "out": tmp_path / "run", "on_round": lambda _: rounds.acquire()}
     run = threading.Thread(target=lambda: simulate(FedRep(head_epochs=1), "mlp", federation, **settings))
-    config = {"algorithm": {"name": "fedrep"}, "data": {"name": "digits"}, "rounds": 30}
+    config = RunConfig.of(FedRep(head_epochs=1), federation, Training(rounds=30), {"data": {"name": "digits"}})
     with Live(tmp_path / "run", config) as server:
         show(browser, server.address)
         assert "Waiting for the first evaluation" in browser.find_element(By.ID, "state").text

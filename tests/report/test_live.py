@@ -70,7 +70,7 @@ def test_page_and_history(live, run):
     for row, record in zip(news["rows"], records, strict=True):
         sent += record["bytes_up"] + record["bytes_down"]
         assert row["round"] == record["round"]
-        assert row["score"] == pytest.approx(100 * record["evaluation"]["accuracy"], rel=1e-4)
+        assert row["accuracy"] == pytest.approx(100 * record["evaluation"]["accuracy"], rel=1e-4)
         assert row["mb"] == pytest.approx(sent / 1e6, rel=1e-3)
     assert [s["value"] for s in news["sites"]] == sorted((s["value"] for s in news["sites"]), reverse=True)
     later = json.loads(ask(live, "/history?from=3")[1])

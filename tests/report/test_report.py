@@ -16,10 +16,11 @@ from PIL import Image
 from manyheads.core.contract import ALGORITHMS
 from manyheads.core.errors import UserError
 from manyheads.core.sealed import write_json
-from manyheads.report import page, write_report
+from manyheads.experiments import ComparisonResult
+from manyheads.report import page as page_of
+from manyheads.report import write_report
 from manyheads.report.figures import write_figures
 from manyheads.report.names import display, looks
-from manyheads.report.page import read_facts
 
 VOID = {"meta", "link", "br", "img", "input", "line", "hr"}
 
@@ -76,6 +77,11 @@ class Reader(HTMLParser):
     @property
     def words(self):
         return " ".join(t for t in self.text if t)
+
+
+def page(facts, again=None):
+    """The page of results in their form in a file, which tests change."""
+    return page_of(ComparisonResult.from_json(facts), again)
 
 
 def percent(value, sign=""):
@@ -214,16 +220,15 @@ def test_monitors_where_there_are_some(facts):
 
 def test_how_to_do_it_again(facts):
     assert "compare( federation," in " ".join(Reader(page(facts)).words.split())
-    facts["settings"]["data"] = {"name": "digits"}
-    assert "manyheads compare compare.toml" in Reader(page(facts)).words
-    facts["command"] = ["manyheads", "compare", "my sites"]
-    assert "manyheads compare 'my sites'" in Reader(page(facts)).words
+    assert "methods=['fedavg', 'fedavg+ft', 'fedrep']," in Reader(page(facts)).words
+    assert "manyheads compare 'my sites'" in Reader(page(facts, "manyheads compare 'my sites'")).words
 
 
 def test_local_alone_makes_a_report(facts):
     facts["methods"] = {"local": facts["methods"]["local"]}
     facts["recommendation"] = {
         "method": None,
+        "best": None,
         "evidence": "none",
         "alternatives": [],
         "text": "No method could be trained.",
@@ -234,7 +239,7 @@ def test_local_alone_makes_a_report(facts):
 
 
 def test_a_regression_with_one_seed_and_a_site_without_test_samples(regressed):
-    facts = read_facts(regressed)
+    facts = ComparisonResult.read(regressed).to_json()
     found = Reader(page(facts))
     assert "lower is better" in found.words
     assert "one seed" in found.words
@@ -265,7 +270,7 @@ def spoilt(facts):
     facts["settings"]["data"]["name"] = EVIL
     facts["left_out"] = {EVIL: EVIL}
     facts["recommendation"]["text"] += EVIL
-    facts["command"] = ["manyheads", "compare", EVIL]
+    facts["command"] = f"manyheads compare {EVIL}"
     facts["methods"][EVIL] = deepcopy(facts["methods"]["fedrep"])
     return facts
 

@@ -26,9 +26,12 @@ from manyheads.core.files import fresh_folder, locked, reserved, sweep
 from manyheads.core.plain import to_json
 from manyheads.core.sealed import write_toml
 from manyheads.core.settings import as_dict, build
-from manyheads.experiments.compare import Comparison, most_rounds, refuse_unfit, run_comparison
-from manyheads.experiments.methods import ALONE
+from manyheads.experiments.conduct import run_comparison
+from manyheads.experiments.methods import methods_of
+from manyheads.experiments.plan import Comparison, Plan, refuse_unfit
+from manyheads.experiments.results import RESULTS, ComparisonResult
 from manyheads.experiments.study import Progress as Follow
+from manyheads.experiments.table import table_of
 from manyheads.run.config import Config, prepare
 from manyheads.run.config_file import COMPARISON, read_settings
 
@@ -82,7 +85,7 @@ def compare(
     rest = {k: v for k, v in table.items() if k != "compare"}
     _refuse_what_is_not_used(rest)
     config = build(Config, rest | {"validation": comparison.validation}, where="config")
-    total = most_rounds(comparison, config.rounds)
+    methods = methods_of(comparison.methods, comparison.batch, comparison.options)
     model, federation, made = prepare(config)
     refuse_unfit(federation)
     warn(errors, federation.warnings)
@@ -92,22 +95,21 @@ def compare(
     whole = as_dict(config) | made | {"compare": as_dict(comparison)}  # as it was made: found again from any folder
     with nullcontext(out) if out else reserved(usual) as place, locked(place):
         sweep(place)
+        plan = Plan(federation, model, config.training(), comparison, methods, made, place)
         describe = partial(write_toml, place / COMPARISON, {k: v for k, v in whole.items() if k not in _NOT_HERE})
         try:
-            with _progress(errors, total, f"{len(comparison.methods)} methods on {federation.name}") as follow:
-                facts = run_comparison(
-                    federation, model, config.training(), comparison, made, place, follow, errors.print, describe
-                )
+            with _progress(errors, plan.most_rounds, f"{len(methods)} methods on {federation.name}") as follow:
+                result = run_comparison(plan, follow, errors.print, describe)
         except KeyboardInterrupt:
             errors.print(f"stopped; what is done is kept. Go on with: manyheads compare --resume --out {place}")
             raise typer.Exit(STOPPED) from None
         from manyheads.report import write_report  # slow to import: drawing
 
-        facts = {"out": str(place), "report": str(write_report(place)), **facts}
+        page = write_report(place)
     if as_json:
-        typer.echo(to_json(facts))
+        typer.echo(to_json({"out": str(place), "report": str(page), **result.to_json()}))
     else:
-        _show(facts)
+        _show(result, place, page)
 
 
 def _described(data: str | None, flags: dict[str, Any], out: Path | None, resume: bool) -> dict[str, Any]:
@@ -164,32 +166,18 @@ def _progress(console: Console, total: int, name: str) -> Iterator[Follow]:
         bar.update(task, completed=total, last="")
 
 
-def _show(facts: dict[str, Any]) -> None:
-    score = facts["score"]
+def _show(result: ComparisonResult, out: Path, page: Path) -> None:
     table = Table(box=None, pad_edge=False)
-    for title in ("method", score, "95 % interval", "worst tenth", "sites gain / lose / unclear", "MB", "step size"):
-        table.add_column(title, justify="left" if title == "method" else "right")
-
-    def shown(value: float) -> str:
-        return f"{100 * value:.1f}" if score == "accuracy" else f"{value:.3g}"
-
-    order = sorted(facts["methods"].items(), key=lambda item: item[1][score], reverse=score == "accuracy")
-    for name, method in order:
-        counts = method["gain"]["clients"] if name != ALONE else None
-        table.add_row(
-            bold(name) if name == facts["recommendation"]["method"] else name,
-            shown(method[score]),
-            " to ".join(map(shown, method["interval"])),
-            shown(method["worst_decile"]),
-            "{gains} / {loses} / {unclear}".format(**counts) if counts else "",
-            f"{method['bytes'] / 1e6:.1f}",
-            f"{method['rate']:g}",
-        )
+    head, rows = table_of(result)
+    for title in head:
+        table.add_column(title, justify="left" if title == head[0] else "right")
+    for name, *cells in rows:
+        table.add_row(bold(name) if name == result.recommendation.method else name, *cells)
     console = Plain(wrap=True)
     console.print(table)
-    for name, why in facts["left_out"].items():
+    for name, why in result.left_out.items():
         console.print(f"left out: {name} ({why})")
-    console.print(f"\n{score}: {facts['protocol']}; {len(facts['seeds'])} seeds, {facts['rounds']} rounds")
-    console.print("", bold(facts["recommendation"]["text"]), sep="\n")
-    console.print(facts["check"])
-    console.print(f"\nresults  {facts['out']}/compare.json\nreport   {facts['report']}", soft_wrap=True)
+    console.print(f"\n{result.score}: {result.protocol}; {len(result.seeds)} seeds, {result.rounds} rounds")
+    console.print("", bold(result.recommendation.text), sep="\n")
+    console.print(result.check)
+    console.print(f"\nresults  {out / RESULTS}\nreport   {page}", soft_wrap=True)

@@ -17,9 +17,10 @@ from manyheads.cli.run import run_flags
 from manyheads.core.errors import UserError
 from manyheads.core.files import replacing
 from manyheads.core.plain import to_json
+from manyheads.core.records import to_table
 from manyheads.core.settings import build
 from manyheads.data.sources import source_of
-from manyheads.experiments.describe import federation_facts
+from manyheads.experiments.describe import DISTANCES, ClientFacts, FederationFacts, federation_facts
 from manyheads.run.config import Config, federation_of
 
 __all__ = ["describe", "describe_flags"]
@@ -56,59 +57,53 @@ def describe(
     """
     config = build(Config, settled(with_data(flags)), where="config")
     federation, made = federation_of(config, source_of(config.data))
-    facts = {"seed": config.seed, "made": made, **federation_facts(federation, config.seed)}
+    facts = federation_facts(federation, config.seed)
     if picture:
         _draw(facts, picture)
-        facts["picture"] = str(picture)
     if as_json:
-        typer.echo(to_json(facts))
+        drawn = {"picture": str(picture)} if picture else {}
+        typer.echo(to_json({"seed": config.seed, "made": made, **to_table(facts), **drawn}))
     else:
-        _show(facts)
+        _show(facts, config.seed, picture)
 
 
-def _show(facts: dict[str, Any]) -> None:
+def _show(facts: FederationFacts, seed: int, picture: Path | None) -> None:
     console = Plain()
-    samples = facts["samples"]
-    console.print(f"{facts['data']}: {facts['clients']} clients, {facts['task']}, seed {facts['seed']}")
-    console.print(f"{samples['train']} training and {samples['test']} test samples of shape {facts['sample_shape']}")
+    console.print(f"{facts.data}: {facts.clients} clients, {facts.task}, seed {seed}")
+    shape = list(facts.sample_shape)
+    console.print(f"{facts.samples.train} training and {facts.samples.test} test samples of shape {shape}")
     _show_clients(console, facts)
-    if "new" in facts:
-        console.print(f"\nnew clients: {facts['new']['clients']}")
-        _show_clients(console, facts["new"])
-    warn(console, facts["warnings"])
-    if "picture" in facts:
-        console.print(f"\npicture: {facts['picture']}")
+    if facts.new:
+        console.print(f"\nnew clients: {facts.new.clients}")
+        _show_clients(console, facts.new)
+    warn(console, facts.warnings)
+    if picture:
+        console.print(f"\npicture: {picture}")
 
 
-def _show_clients(console: Console, facts: dict[str, Any]) -> None:
-    for part, sizes in facts["sizes"].items():
-        console.print("{:5} samples a client: {min} to {max}, median {median:g}".format(part, **sizes))
-    for key, what in (
-        ("total_variation", "total variation of labels"),
-        ("target_wasserstein", "1-Wasserstein distance of targets"),
-        ("input_wasserstein", "1-Wasserstein distance of inputs"),
-    ):
-        if facts.get(key):
-            method = " (sliced)" if facts[key].get("method") == "sliced" else ""
-            console.print("{}{} from all clients: mean {mean:.3f}, max {max:.3f}".format(what, method, **facts[key]))
-    width = max(map(len, facts["names"][:CLIENTS_SHOWN]))
-    if "labels" in facts and len(facts["labels"][0]) <= CLASSES_SHOWN:
-        console.print(f"\nshare of each label 0 to {len(facts['labels'][0]) - 1}, and distances of labels and inputs")
-    elif "targets" in facts:
+def _show_clients(console: Console, facts: ClientFacts) -> None:
+    for part, sizes in (("train", facts.sizes.train), ("test", facts.sizes.test)):
+        console.print(f"{part:5} samples a client: {sizes.min} to {sizes.max}, median {sizes.median:g}")
+    for name, found in facts.distances.items():
+        sliced = ", sliced" if found.method == "sliced" else ""
+        console.print(f"{DISTANCES[name]} from all clients{sliced}: mean {found.mean:.3f}, max {found.max:.3f}")
+    width = max(map(len, facts.names[:CLIENTS_SHOWN]))
+    if facts.labels and len(facts.labels[0]) <= CLASSES_SHOWN:
+        console.print(f"\nshare of each label 0 to {len(facts.labels[0]) - 1}, and distances of labels and inputs")
+    elif facts.targets:
         console.print("\nmean and deviation of the targets, and distances of targets and inputs")
-    for i, name in enumerate(facts["names"][:CLIENTS_SHOWN]):
+    for i, name in enumerate(facts.names[:CLIENTS_SHOWN]):
         console.print(f"  {name:{width}}  {_line(facts, i)}")
-    more = len(facts["names"]) - CLIENTS_SHOWN
+    more = len(facts.names) - CLIENTS_SHOWN
     if more > 0:
         console.print(f"  and {more} more: --json has all")
 
 
-def _line(facts: dict[str, Any], client: int) -> str:
-    keys = ("total_variation", "target_wasserstein", "input_wasserstein")
-    distances = "  ".join(f"{facts[k]['per_client'][client]:.3f}" for k in keys if facts.get(k))
-    if "targets" in facts:
-        return "{mean:9.4g} {std:9.4g}  ".format(**facts["targets"][client]) + distances
-    counts = facts["labels"][client]
+def _line(facts: ClientFacts, client: int) -> str:
+    distances = "  ".join(f"{found.per_client[client]:.3f}" for found in facts.distances.values())
+    if facts.targets:
+        return f"{facts.targets[client].mean:9.4g} {facts.targets[client].std:9.4g}  {distances}"
+    counts = facts.labels[client] if facts.labels else ()
     if len(counts) > CLASSES_SHOWN:
         return f"{sum(c > 0 for c in counts)} labels  {distances}"
     shares = np.array(counts) / sum(counts)
@@ -116,26 +111,26 @@ def _line(facts: dict[str, Any], client: int) -> str:
     return f"|{bars}|  {distances}"
 
 
-def _draw(facts: dict[str, Any], path: Path) -> None:
+def _draw(facts: FederationFacts, path: Path) -> None:
     """Every client's labels as a stacked bar."""
     if path.suffix not in (".svg", ".png"):
         raise UserError("unknown kind of picture", where="picture", given=str(path), allowed=".svg, .png")
-    if "labels" not in facts:
+    if facts.labels is None:
         raise UserError("a regression has no labels to draw", where="picture", fix="leave it out")
     import altair as alt  # slow to import
 
     bars = [
         {"client": name, "label": str(label), "samples": count}
-        for name, counts in zip(facts["names"], facts["labels"], strict=True)
+        for name, counts in zip(facts.names, facts.labels, strict=True)
         for label, count in enumerate(counts)
         if count
     ]
-    order = [str(label) for label in range(len(facts["labels"][0]))]
+    order = [str(label) for label in range(len(facts.labels[0]))]
     chart = (
-        alt.Chart(alt.Data(values=bars), title=f"{facts['data']}: labels of each client")  # type: ignore[no-untyped-call]
+        alt.Chart(alt.Data(values=bars), title=f"{facts.data}: labels of each client")  # type: ignore[no-untyped-call]
         .mark_bar()
         .encode(
-            x=alt.X("client:N", sort=facts["names"]),
+            x=alt.X("client:N", sort=list(facts.names)),
             y=alt.Y("samples:Q"),
             color=alt.Color("label:N", sort=order, scale=alt.Scale(scheme="tableau20")),
         )

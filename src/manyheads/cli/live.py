@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from manyheads.cli.output import Plain
 from manyheads.core.plain import to_json
+
+if TYPE_CHECKING:
+    from manyheads.run.config_file import RunConfig
 
 __all__ = ["live", "watched"]
 
@@ -51,7 +54,7 @@ def live(
 
 
 @contextmanager
-def watched(folder: Path, config: Mapping[str, Any], port: int, errors: Console) -> Iterator[None]:
+def watched(folder: Path, config: RunConfig, port: int, errors: Console) -> Iterator[None]:
     """A run that can be watched while the block lasts."""
     from manyheads.report.live import Live
 

@@ -44,7 +44,8 @@ def report(
 
       manyheads report runs/fedavg runs/fedrep --out both.html
     """
-    from manyheads.report.figures import write_figures  # slow to import: drawing
+    from manyheads.experiments.results import RESULTS  # slow to import, as drawing is
+    from manyheads.report.figures import write_figures
     from manyheads.report.page import write_report
     from manyheads.report.runs import write_run_report
 
@@ -53,7 +54,7 @@ def report(
     for folder in folders:
         if not folder.is_dir():
             raise UserError("no such folder", given=str(folder))
-    compared = [folder for folder in folders if (folder / "compare.json").exists()]
+    compared = [folder for folder in folders if (folder / RESULTS).exists()]
     if compared and len(folders) > 1:
         raise UserError("a report is of one comparison, or of runs", given=", ".join(map(str, folders)))
     drawn = write_figures(folders, figures, [f.strip() for f in (formats or "svg,png").split(",")]) if figures else []

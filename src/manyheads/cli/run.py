@@ -28,7 +28,7 @@ from manyheads.core.settings import build
 from manyheads.data import SOURCES, name_of_path
 from manyheads.models import MODELS
 from manyheads.run import Config, assemble, run_training
-from manyheads.run.config_file import RUN, read_settings
+from manyheads.run.config_file import RUN, RunConfig, read_settings
 from manyheads.run.result import Run
 
 __all__ = ["run", "run_flags"]
@@ -108,7 +108,7 @@ def run(
     algorithm, model, federation, made = assemble(settings)
     warn(errors, federation.warnings)
     usual = Path("runs") / f"{datetime.now():%Y-%m-%d-%H%M%S}-{algorithm.name}-{federation.name}"
-    shown = {"algorithm": {"name": algorithm.name}, "rounds": settings.rounds, "seed": settings.seed, **made}
+    shown = RunConfig.of(algorithm, federation, settings.training(), made)
     with nullcontext(out) if out else reserved(usual) as place:
         new: list[Any] = []
         try:

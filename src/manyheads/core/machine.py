@@ -6,25 +6,43 @@ import os
 import platform
 import subprocess
 import sys
+from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-__all__ = ["machine_facts"]
+__all__ = ["Machine", "machine_facts", "this_machine"]
 
 PACKAGES = ("manyheads", "torch", "numpy", "safetensors", "scikit-learn")
 
 
-def machine_facts() -> dict[str, Any]:
+@dataclass(frozen=True)
+class Machine:
     """Versions, cores, git commit."""
-    return {
-        "python": sys.version.split()[0],
-        "platform": platform.platform(),
-        "processor": platform.processor() or platform.machine(),
-        "cores": os.cpu_count(),
-        "packages": {name: _version(name) for name in PACKAGES},
-        "git_commit": _commit(),
-    }
+
+    python: str
+    platform: str
+    processor: str
+    cores: int | None
+    packages: dict[str, str | None]
+    git_commit: str | None
+
+
+def this_machine() -> Machine:
+    """The one that this runs on."""
+    return Machine(
+        python=sys.version.split()[0],
+        platform=platform.platform(),
+        processor=platform.processor() or platform.machine(),
+        cores=os.cpu_count(),
+        packages={name: _version(name) for name in PACKAGES},
+        git_commit=_commit(),
+    )
+
+
+def machine_facts() -> dict[str, Any]:
+    """This machine as plain values."""
+    return asdict(this_machine())
 
 
 def _version(package: str) -> str | None:

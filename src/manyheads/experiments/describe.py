@@ -3,45 +3,127 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 
 from manyheads.core.randomness import Purpose, generator
+from manyheads.core.records import Real
 from manyheads.data import Federation
 from manyheads.metrics import total_variation, wasserstein1
 from manyheads.metrics.heterogeneity import EXACT_POINTS
 
-__all__ = ["federation_facts"]
+__all__ = ["DISTANCES", "ClientFacts", "Distances", "FederationFacts", "federation_facts"]
 
 CLIENT_POINTS, POOL_POINTS, PROJECTIONS = 500, 1000, 50
 """samples and directions with which distances of inputs are estimated"""
+DISTANCES = {
+    "total_variation": "label distance (total variation)",
+    "target_wasserstein": "target distance (1-Wasserstein)",
+    "input_wasserstein": "input distance (1-Wasserstein)",
+}
+"""of each client from all clients together: a field of :class:`ClientFacts`, and what an axis says"""
 
 
-def federation_facts(federation: Federation, seed: int) -> dict[str, Any]:
-    """Sizes, labels and distances of all clients, as plain values."""
-    facts = {
-        "data": federation.name,
-        "task": federation.task,
-        "outputs": federation.outputs,
-        "label_names": list(federation.label_names),
-        "sample_shape": list(federation.sample_shape),
-        "clients": len(federation),
-        "warnings": list(federation.warnings),
-        "samples": {"train": len(federation.train.y), "test": len(federation.test.y)},
+@dataclass(frozen=True)
+class Samples:
+    """Of all clients together."""
+
+    train: int
+    test: int
+
+
+@dataclass(frozen=True)
+class Range:
+    """Of the clients' numbers of samples."""
+
+    min: int
+    median: float
+    max: int
+
+
+@dataclass(frozen=True)
+class Sizes:
+    train: Range
+    test: Range
+
+
+@dataclass(frozen=True)
+class Targets:
+    """Of a client's training samples in a regression."""
+
+    mean: Real
+    std: Real
+
+
+@dataclass(frozen=True)
+class Distances:
+    """Of each client's training samples from those of all clients."""
+
+    mean: Real
+    max: Real
+    per_client: tuple[Real, ...]
+    method: Literal["exact", "sliced"] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientFacts:
+    """Some clients, and how far each of them is from all that train."""
+
+    clients: int
+    names: tuple[str, ...]
+    sizes: Sizes
+    input_wasserstein: Distances | None
+    labels: tuple[tuple[int, ...], ...] | None = None
+    """training samples of each label, client by client; of a classification"""
+    targets: tuple[Targets, ...] | None = None
+    total_variation: Distances | None = None
+    target_wasserstein: Distances | None = None
+
+    @property
+    def distances(self) -> dict[str, Distances]:
+        """Those of :data:`DISTANCES` that there are."""
+        return {name: found for name in DISTANCES if (found := getattr(self, name))}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FederationFacts(ClientFacts):
+    """A whole federation; ``clients`` are those that train."""
+
+    data: str
+    task: str
+    outputs: int
+    label_names: tuple[str, ...]
+    sample_shape: tuple[int, ...]
+    warnings: tuple[str, ...]
+    samples: Samples
+    new: ClientFacts | None = None
+
+
+def federation_facts(federation: Federation, seed: int) -> FederationFacts:
+    """Sizes, labels and distances of all clients."""
+    return FederationFacts(
+        data=federation.name,
+        task=federation.task,
+        outputs=federation.outputs,
+        label_names=tuple(federation.label_names),
+        sample_shape=tuple(federation.sample_shape),
+        warnings=tuple(federation.warnings),
+        samples=Samples(len(federation.train.y), len(federation.test.y)),
+        new=ClientFacts(**_differences(federation.new, federation, seed)) if federation.new else None,
         **_differences(federation, federation, seed),
-    }
-    if federation.new:
-        facts["new"] = {"clients": len(federation.new), **_differences(federation.new, federation, seed)}
-    return facts
+    )
 
 
 def _differences(federation: Federation, all_: Federation, seed: int) -> dict[str, Any]:
     """Sizes of the clients and their distances from ``all_`` clients that train."""
     clients = range(len(federation))
     facts: dict[str, Any] = {
-        "names": [federation.client_name(i) for i in clients],
-        "sizes": {"train": _sizes(federation.train.sizes), "test": _sizes(federation.test.sizes)},
+        "clients": len(federation),
+        "names": tuple(federation.client_name(i) for i in clients),
+        "sizes": Sizes(_range(federation.train.sizes), _range(federation.test.sizes)),
+        "input_wasserstein": _input_distances(federation, all_, seed),
     }
     targets = [federation.train.client(i)[1] for i in clients]
     if federation.task == "classification":
@@ -49,15 +131,12 @@ def _differences(federation: Federation, all_: Federation, seed: int) -> dict[st
         counts = np.array([np.bincount(y, minlength=classes) for y in targets])
         mixture = np.bincount(all_.train.y, minlength=classes)
         distances = [total_variation(c / c.sum(), mixture / mixture.sum()) for c in counts]
-        facts |= {"labels": counts.tolist(), "total_variation": _summary(distances)}
-    else:
-        facts["targets"] = [{"mean": float(y.mean()), "std": float(y.std())} for y in targets]
-        facts["target_wasserstein"] = _summary([wasserstein1(y, all_.train.y) for y in targets])
-    facts["input_wasserstein"] = _input_distances(federation, all_, seed)
-    return facts
+        return facts | {"labels": tuple(map(tuple, counts.tolist())), "total_variation": _summary(distances)}
+    facts["targets"] = tuple(Targets(float(y.mean()), float(y.std())) for y in targets)
+    return facts | {"target_wasserstein": _summary([wasserstein1(y, all_.train.y) for y in targets])}
 
 
-def _input_distances(federation: Federation, all_: Federation, seed: int) -> dict[str, Any] | None:
+def _input_distances(federation: Federation, all_: Federation, seed: int) -> Distances | None:
     """Of each client's inputs from all; None for words and other codes, between which there is no distance."""
     if not (np.issubdtype(all_.train.x.dtype, np.floating) or all_.scaling):
         return None
@@ -66,14 +145,14 @@ def _input_distances(federation: Federation, all_: Federation, seed: int) -> dic
     pool = all_.train.x[_some(len(all_.train.x), POOL_POINTS, seed, 0)]
     largest = max(len(pool), int(federation.train.sizes.max()))
     # one way for all clients: exact and sliced distances are not comparable
-    method = "exact" if largest <= EXACT_POINTS or pool[0].size == 1 else "sliced"
+    method: Literal["exact", "sliced"] = "exact" if largest <= EXACT_POINTS or pool[0].size == 1 else "sliced"
     pool = _vectors(all_, pool)
     distances = []
     for i in range(len(federation)):
         x, _ = federation.train.client(i)
         own = _vectors(federation, x[_some(len(x), CLIENT_POINTS, seed, 1, i)])
-        distances.append(wasserstein1(own, pool, method=method, projections=PROJECTIONS, seed=seed))  # type: ignore[arg-type]
-    return {"method": method, **_summary(distances)}
+        distances.append(wasserstein1(own, pool, method=method, projections=PROJECTIONS, seed=seed))
+    return _summary(distances, method)
 
 
 def _some(rows: int, most: int, seed: int, *address: int) -> np.ndarray:
@@ -91,9 +170,9 @@ def _vectors(federation: Federation, x: np.ndarray) -> np.ndarray:
     return x.reshape(len(x), -1)
 
 
-def _sizes(sizes: np.ndarray) -> dict[str, float]:
-    return {"min": int(sizes.min()), "median": float(np.median(sizes)), "max": int(sizes.max())}
+def _range(sizes: np.ndarray) -> Range:
+    return Range(int(sizes.min()), float(np.median(sizes)), int(sizes.max()))
 
 
-def _summary(distances: Sequence[float]) -> dict[str, Any]:
-    return {"mean": float(np.mean(distances)), "max": float(np.max(distances)), "per_client": list(distances)}
+def _summary(distances: Sequence[float], method: Literal["exact", "sliced"] | None = None) -> Distances:
+    return Distances(float(np.mean(distances)), float(np.max(distances)), tuple(map(float, distances)), method)

@@ -2,52 +2,202 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, NamedTuple
 
 from manyheads.core.contract import ALGORITHMS, Algorithm
 from manyheads.core.errors import UserError
-from manyheads.core.settings import build, changed
+from manyheads.core.plain import to_json
+from manyheads.core.settings import as_dict, build, changed
+from manyheads.experiments.results import ALONE
 
-__all__ = ["ALONE", "TUNED", "USUAL", "Method", "methods_named"]
+__all__ = ["TUNED", "USUAL", "Given", "Method", "Methods", "methods_of", "written"]
 
-ALONE = "local"
-"""the yardstick: everyone trains alone"""
-TUNED = "+ft"
+TUNED, ALL = "+ft", "all"
 USUAL = (ALONE, "fedavg", "fedavg+ft", "fedprox", "scaffold", "fedper", "fedrep", "perfedavg", "ditto", "apfl")
 _OPTIONS: dict[str, dict[str, Any]] = {"scaffold": {"server_lr": 1.0}}
 """settings other than a method's defaults: SCAFFOLD's as in its own paper"""
+Options = Mapping[str, Mapping[str, Any]]
+Given = str | Algorithm | type[Algorithm]
+"""a method: its name (NAME+ft: after fine-tuning), an algorithm with its settings, or its class"""
+Methods = Iterable[Given | tuple[str, Given] | Mapping[str, Given]] | Mapping[str, Given]
+"""several, with labels or without"""
 
 
 @dataclass(frozen=True)
 class Method:
     """One row of the table."""
 
-    name: str
+    label: str
     algorithm: Algorithm
     finetuned: bool
+    asked: bool = True
+    """False if it is there because all methods are, and is left out if it does not fit"""
 
-    def at(self, lr: float, population: int) -> Algorithm:
-        """The algorithm with a step size."""
-        return changed(self.algorithm, self.algorithm.step_sizes(lr, population))
+    def at(self, rate: float | None, population: int) -> Algorithm:
+        """The algorithm with a step size; with None, its own."""
+        if rate is None:
+            return self.algorithm
+        return changed(self.algorithm, self.algorithm.step_sizes(rate, population))
+
+    def rates(self, tried: Sequence[float], population: int) -> tuple[float | None, ...]:
+        """The step sizes to choose from: None, its own, of a method that does not say what tuning varies."""
+        return tuple(tried) if self.algorithm.step_sizes(tried[0], population) else (None,)
 
 
-def methods_named(
-    names: Sequence[str], batch: int | None, options: Mapping[str, Mapping[str, Any]]
-) -> dict[str, Method]:
-    """The methods of these names, training alone first; ``all``: every algorithm, and FedAvg fine-tuned."""
-    if "all" in names:
-        names = [*names, *USUAL, *sorted(ALGORITHMS)]
-    methods = {}
-    for name in dict.fromkeys([ALONE, *(n for n in names if n != "all")]):
-        base = name.removesuffix(TUNED)
-        cls = ALGORITHMS.find(base)
-        given = _OPTIONS.get(base, {}) | dict(options.get(base, {}))
-        if batch is not None and "batch" in cls.__dataclass_fields__:  # type: ignore[attr-defined]
-            given = {"batch": batch} | given
-        methods[name] = Method(name, build(cls, given, where=f"options.{base}"), name != base)
-    for name in options:
-        if name not in {m.algorithm.name for m in methods.values()}:
-            raise UserError("settings for a method that is not compared", where="options", given=name)
-    return methods
+def methods_of(given: Methods, batch: int | None = None, options: Options | None = None) -> dict[str, Method]:
+    """The methods by their labels, training alone first.
+
+    ``all`` stands for every algorithm there is, and FedAvg fine-tuned. ``batch`` and ``options`` (settings by name) are
+    for methods given by name or class; an algorithm that is given keeps its own. A pair, or an entry of a mapping, gives
+    a method a label; without one it is the algorithm's name, with the settings that tell it from others of that name.
+
+    >>> from manyheads.algorithms import FedRep
+    >>> list(methods_of(["fedrep", FedRep(head_epochs=2), ("mine", FedRep(head_epochs=3))]))
+    ['local', 'fedrep', 'fedrep(head_epochs=2)', 'mine']
+    """
+    make = _Maker(batch, options or {})
+    asked = [make(item) for item in _items(given)]
+    if not any(a.yardstick for a in asked):
+        asked.append(make(_Item(None, ALONE)))
+    make.refuse_unused()
+    first = next(a for a in asked if a.yardstick)
+    variants: dict[str, set[str]] = {}
+    for each in asked:
+        if each.label is None and each is not first:
+            variants.setdefault(each.algorithm.name, set()).add(each.key)
+    found: dict[str, Method] = {}
+    for each in [first, *asked]:
+        alone = variants.get(each.algorithm.name, set()) <= {each.key}
+        label = ALONE if each.same(first) else each.label or _label(each, told_apart=not alone)
+        if label in found and not each.same(_Asked(None, found[label].algorithm, found[label].finetuned)):
+            raise UserError(
+                f"two methods are called {label}", where="methods", fix='give one a label: {"my label": METHOD}'
+            )
+        found.setdefault(label, Method(label, each.algorithm, each.finetuned, each.asked))
+    return found
+
+
+class _Item(NamedTuple):
+    """A method as it was given."""
+
+    label: str | None
+    thing: Given
+    asked: bool = True
+
+
+class _Asked(NamedTuple):
+    """A method whose algorithm is made."""
+
+    label: str | None
+    algorithm: Algorithm
+    finetuned: bool
+    asked: bool = True
+
+    @property
+    def key(self) -> str:
+        """What the algorithm is, its step size aside, which is tuned."""
+        tuned = changed(self.algorithm, self.algorithm.step_sizes(0.1, 2))
+        return f"{type(tuned)} {to_json(as_dict(tuned))}"
+
+    @property
+    def yardstick(self) -> bool:
+        return self.algorithm.name == ALONE and not self.finetuned and self.label in (None, ALONE)
+
+    def same(self, other: _Asked) -> bool:
+        return (self.key, self.finetuned) == (other.key, other.finetuned)
+
+
+def _items(given: Any) -> Iterator[_Item]:
+    """Every method with its label, if it has one."""
+    several: Iterable[Any] = [given] if isinstance(given, str | Mapping) else given
+    for entry in several:
+        if isinstance(entry, Mapping):
+            yield from (_Item(*pair) for pair in entry.items())
+        elif entry == ALL:
+            yield from (_Item(None, name, asked=False) for name in (*USUAL, *ALGORITHMS))
+        elif isinstance(entry, tuple) and len(entry) == 2:
+            yield _Item(*entry)
+        else:
+            yield _Item(None, entry)
+
+
+class _Maker:
+    """Makes algorithms of names and classes, with settings that must all be used."""
+
+    def __init__(self, batch: int | None, options: Options) -> None:
+        self.batch, self.options, self.used = batch, options, set[str]()
+
+    def __call__(self, item: _Item) -> _Asked:
+        label, thing, asked = item
+        tuned = isinstance(label, str) and label.endswith(TUNED)
+        if isinstance(thing, str):
+            base = thing.removesuffix(TUNED)
+            return _Asked(
+                label, self._made(ALGORITHMS.find(base, where="methods"), base), tuned or base != thing, asked
+            )
+        if isinstance(thing, type) and issubclass(thing, Algorithm):
+            return _Asked(label, self._made(thing, thing.name), tuned, asked)
+        if not isinstance(thing, Algorithm):
+            raise UserError(
+                "not a method", where="methods", given=thing, allowed="a name, an algorithm such as FedRep(), its class"
+            )
+        return _Asked(label, thing, tuned, asked)
+
+    def _made(self, cls: type[Algorithm], name: str) -> Algorithm:
+        self.used |= {name, cls.name}
+        given = _OPTIONS.get(name, {}) | {k: v for n in {name, cls.name} for k, v in self.options.get(n, {}).items()}
+        if self.batch is not None and "batch" in cls.__dataclass_fields__:  # type: ignore[attr-defined]
+            given = {"batch": self.batch} | given
+        return build(cls, given, where=f"options.{name}")
+
+    def refuse_unused(self) -> None:
+        for name in self.options:
+            if name not in self.used:
+                raise UserError("settings for a method that is not compared", where="options", given=name)
+
+
+def _label(method: _Asked, told_apart: bool) -> str:
+    """The algorithm's name, with the settings that are not its usual ones if that is needed."""
+    told = ""
+    if told_apart:
+        usual = dict(_flat(as_dict(_usual(method.algorithm, _OPTIONS.get(method.algorithm.name)))))
+        own = _flat(as_dict(method.algorithm))
+        told = ", ".join(f"{path}={value}" for path, value in own if usual.get(path) != value)
+    return method.algorithm.name + (f"({told})" if told else "") + (TUNED if method.finetuned else "")
+
+
+def _usual(algorithm: Algorithm, options: Mapping[str, Any] | None = None) -> Algorithm:
+    """The algorithm with its defaults, or with its own settings where it has none."""
+    own = {f.name: getattr(algorithm, f.name) for f in fields(algorithm)}  # type: ignore[arg-type]
+    needed = {f.name for f in fields(algorithm) if f.default is MISSING and f.default_factory is MISSING}  # type: ignore[arg-type]
+    return type(algorithm)(**{k: own[k] for k in needed}, **(options or {}))
+
+
+def _flat(table: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{path}{key}.")
+        else:
+            yield f"{path}{key}", value
+
+
+def written(method: Any) -> str:
+    """A method, or what holds some, as one writes it in Python, without the settings that are defaults.
+
+    >>> from manyheads.algorithms import FedRep
+    >>> written(["fedavg", FedRep(head_epochs=2)])
+    "['fedavg', FedRep(head_epochs=2)]"
+    """
+    if isinstance(method, Mapping):
+        return "{" + ", ".join(f"{label!r}: {written(each)}" for label, each in method.items()) + "}"
+    if isinstance(method, list | tuple):
+        inside = ", ".join(map(written, method))
+        return f"[{inside}]" if isinstance(method, list) else f"({inside})"
+    if isinstance(method, Algorithm):
+        usual = _usual(method)
+        own = {f.name: getattr(method, f.name) for f in fields(method)}  # type: ignore[arg-type]
+        told = (f"{k}={v!r}" for k, v in own.items() if v != getattr(usual, k))
+        return f"{type(method).__name__}({', '.join(told)})"
+    return method.__name__ if isinstance(method, type) else repr(method)

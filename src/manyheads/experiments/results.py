@@ -1,171 +1,284 @@
-"""From the files of a comparison to its results: plain values, from which the table and the report are made."""
+"""What a comparison found: frozen dataclasses, kept in a file ``compare.json`` from which the report is made."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
 
-import numpy as np
+from manyheads.core.errors import Damaged, UserError
+from manyheads.core.files import content
+from manyheads.core.machine import Machine
+from manyheads.core.quantities import Quantity, named_quantity
+from manyheads.core.records import Interval, Real, from_table, to_table
+from manyheads.core.sealed import fingerprint, read_json, write_json
+from manyheads.experiments.describe import FederationFacts
+from manyheads.experiments.table import aligned, table_of
+from manyheads.metrics import METRICS
+from manyheads.run.config_file import COMPARISON
 
-from manyheads.core.settings import as_dict
-from manyheads.experiments.methods import ALONE, Method
-from manyheads.experiments.study import Study
-from manyheads.experiments.verdicts import LEVEL, Evidence, checked, recommend, verdict
-from manyheads.metrics import spread
-from manyheads.metrics.paired import Estimate, Kind, estimate, overall
+__all__ = [
+    "ALONE",
+    "RESULTS",
+    "ComparisonResult",
+    "Counts",
+    "Gain",
+    "MeanGain",
+    "MethodResult",
+    "Observed",
+    "Point",
+    "RateTried",
+    "Recommendation",
+    "SiteGain",
+    "Verdict",
+    "description",
+]
 
-__all__ = ["results"]
+ALONE = "local"
+"""the yardstick: everyone trains alone"""
+RESULTS = "compare.json"
+SCHEMA, READABLE = 2, (1, 2)
+AGAIN = "make it again: manyheads compare --resume --out FOLDER"
+Verdict = Literal["gains", "loses", "unclear"]
 
-Values = dict[int, np.ndarray]
-"""of each client that has samples: [seeds, samples], higher is better"""
+
+@dataclass(frozen=True)
+class Point:
+    """Of a learning curve, on validation samples: mean, lowest and highest of the seeds."""
+
+    round: int
+    bytes: int
+    """sent by and to all clients until then"""
+    score: Real
+    low: Real
+    high: Real
 
 
-def results(
-    study: Study, methods: Mapping[str, Method], chosen: Mapping[str, float], seeds: Sequence[int], target: float | None
-) -> dict[str, Any]:
-    """What each chosen method reached, gained and cost, and what follows."""
-    score = "accuracy" if study.federation.task == "classification" else "loss"
-    values = {
-        split: {name: _values(study, methods[name], lr, seeds, split) for name, lr in chosen.items()}
-        for split in ("validation", "test")
-    }
-    curves = {name: _curve(study, methods[name], lr, seeds, score) for name, lr in chosen.items()}
-    if target is None:
-        target = curves[ALONE][-1]["score"]
-    found: dict[str, Any] = {}
-    evidence: dict[str, Evidence] = {}
-    for name, lr in chosen.items():
-        found[name] = {
-            "algorithm": as_dict(methods[name].at(lr, len(study.federation))),
-            "finetuned": methods[name].finetuned,
-            "rate": lr,
-            **_level(values["test"][name], score),
-            **_cost(study, methods[name], lr, seeds),
-            **_reached(curves[name], target, score),
-            "curve": curves[name],
-            "monitors": _monitors(study, methods[name], lr, seeds),
-        }
-        if name != ALONE:
-            found[name] |= _gains(values["test"], name, study, score)
-            gain = overall(_differences(values["validation"], name), _kind(score, "difference"))
-            found[name]["validation_gain"] = _estimate(gain)
-            evidence[name] = Evidence(gain, found[name]["bytes"] / 1e6)
-    samples = sum(v.shape[1] for v in values["validation"][ALONE].values())
-    advice = recommend(evidence, score, samples, len(seeds))
-    best = advice["best"]
+@dataclass(frozen=True)
+class Observed:
+    """A monitored quantity after a round, the mean over seeds."""
+
+    round: int
+    value: Real
+
+
+@dataclass(frozen=True)
+class RateTried:
+    """A step size and its score on validation samples; None if the run diverged."""
+
+    rate: float
+    validation: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gain:
+    """Over training alone, higher is better, with its 95 % interval."""
+
+    gain: Real
+    interval: Interval
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Sites of each verdict."""
+
+    gains: int
+    loses: int
+    unclear: int
+
+    @property
+    def total(self) -> int:
+        return self.gains + self.loses + self.unclear
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeanGain(Gain):
+    """Over all sites, on test samples."""
+
+    verdict: Verdict
+    clients: Counts
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiteGain(Gain):
+    """Of one site, on its test samples."""
+
+    client: int
+    name: str
+    samples: int
+    alone: Real
+    """score of the model trained alone"""
+    score: Real
+    """score of the method's model"""
+    verdict: Verdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodResult:
+    """One method: what it reached on test samples, and what it cost."""
+
+    algorithm: dict[str, Any]
+    """its settings"""
+    finetuned: bool
+    """whether its models were fine-tuned before they were judged"""
+    rate: float | None
+    """the step size that was chosen; None if the method is not tuned"""
+    score: Real
+    """mean over clients and seeds"""
+    interval: Interval
+    per_seed: tuple[Real, ...]
+    worst_decile: Real
+    """mean over the worst tenth of the clients"""
+    spread: Real
+    """standard deviation over clients"""
+    bytes_up: int
+    bytes_down: int
+    bytes: int
+    """of a whole run, over all clients"""
+    seconds: Real
+    rounds_to_target: int | None
+    bytes_to_target: int | None
+    curve: tuple[Point, ...]
+    monitors: dict[str, tuple[Observed, ...]] = field(default_factory=dict)
+    rates: tuple[RateTried, ...] = ()
+    gain: MeanGain | None = None
+    """None for training alone, as the two that follow"""
+    gains: tuple[SiteGain, ...] = ()
+    """of each client that has test samples"""
+    validation_gain: Gain | None = None
+    """what recommendations rest on"""
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """Which method, if any; from validation samples alone."""
+
+    method: str | None
+    best: str | None
+    """the method with the largest mean gain, whether or not it is beyond doubt"""
+    evidence: Literal["enough", "not enough", "none"]
+    alternatives: tuple[str, ...]
+    """as good within the uncertainty"""
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ComparisonResult:
+    """All that a comparison found. ``result["fedrep"]`` is one method's part of it."""
+
+    rounds: int
+    seeds: tuple[int, ...]
+    protocol: str
+    """what :attr:`MethodResult.score` means, in words"""
+    score: str
+    """the name of the metric that methods are judged by"""
+    target: Real
+    """score to which rounds and bytes are counted"""
+    methods: dict[str, MethodResult]
+    """by their labels, training alone first"""
+    recommendation: Recommendation
+    check: str
+    """what test samples, which took no part in any choice, say about it"""
+    left_out: dict[str, str]
+    """methods that could not be compared, with the reason"""
+    data: FederationFacts
+    settings: dict[str, Any]
+    """tables, as configuration files have them"""
+    machine: Machine
+    described: str | None = None
+    """a hash of the settings beside it: see :func:`description`"""
+    command: str = ""
+    """how to do it again, if it was done from Python"""
+
+    def __getitem__(self, method: str) -> MethodResult:
+        return self.methods[method]
+
+    def __repr__(self) -> str:
+        """The table, best first, and what follows from it."""
+        return f"{aligned(*table_of(self))}\n\n{self.recommendation.text}\n{self.check}".strip()
+
+    @property
+    def metric(self) -> type[Quantity]:
+        """What :attr:`score` is called, its unit and its direction."""
+        return METRICS.get(self.score) or named_quantity(self.score)
+
+    @property
+    def ranked(self) -> list[str]:
+        """The methods, best first."""
+        sign = 1 if self.metric.higher_is_better is False else -1
+        return sorted(self.methods, key=lambda name: sign * self.methods[name].score)
+
+    @property
+    def alone(self) -> MethodResult:
+        """Training alone."""
+        return self.methods[ALONE]
+
+    @property
+    def others(self) -> dict[str, MethodResult]:
+        """All methods but training alone."""
+        return {name: method for name, method in self.methods.items() if name != ALONE}
+
+    @property
+    def target_given(self) -> bool:
+        """Whether the target was set, and is not where training alone ends."""
+        return self.settings.get("comparison", {}).get("target") is not None
+
+    @property
+    def monitored(self) -> list[str]:
+        """The quantities that were monitored, of any method."""
+        return list(dict.fromkeys(name for method in self.methods.values() for name in method.monitors))
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values for JSON. A score has the name of its metric as its key: ``accuracy``, say."""
+        table = {"schema": SCHEMA, **to_table(self)}
+        return table | {"methods": _renamed(table["methods"], "score", self.score)}
+
+    @classmethod
+    def from_json(cls, table: Mapping[str, Any], where: object = "the result") -> ComparisonResult:
+        """What :meth:`to_json` gave; ``where`` names it in errors."""
+        if table.get("schema") not in READABLE:
+            allowed = ", ".join(map(str, READABLE))
+            raise UserError(
+                f"{where} is of another version", given=table.get("schema"), allowed=allowed, fix="upgrade manyheads"
+            )
+        try:
+            methods = _renamed(table["methods"], table["score"], "score")
+            methods[ALONE]
+        except (KeyError, TypeError, AttributeError):
+            raise UserError(f"{where} is not that of a comparison") from None
+        return from_table(cls, {**table, "methods": methods}, where)
+
+    def write(self, folder: Path) -> None:
+        """Keep it in a folder."""
+        write_json(folder / RESULTS, self.to_json())
+
+    @classmethod
+    def read(cls, folder: str | Path) -> ComparisonResult:
+        """What is kept in a folder; an error if it is not that of the settings beside it."""
+        path = Path(folder) / RESULTS
+        if not path.is_file():
+            raise UserError(f"{folder} holds no {RESULTS}", fix="make one: manyheads compare DATA --out FOLDER")
+        found = cls.from_json(read_json(path, fix=AGAIN), path)
+        described = description(Path(folder))
+        if described and found.described not in (None, described):
+            raise Damaged(f"{path} is damaged, or of other settings than those beside it", fix=AGAIN)
+        return found
+
+
+def _renamed(methods: Mapping[str, Any], old: str, new: str) -> dict[str, Any]:
+    """Tables of methods with another key for the score, theirs and that of their sites."""
+
+    def renamed(table: Mapping[str, Any]) -> dict[str, Any]:
+        return {new if k == old else k: v for k, v in table.items()}
+
     return {
-        "score": score,
-        "target": target,
-        "methods": found,
-        "recommendation": advice,
-        "check": checked(best, found[best], score, advice["method"] is not None) if best else "",
+        name: renamed(method) | {k: [renamed(row) for row in method[k]] for k in ("gains",) if k in method}
+        for name, method in methods.items()
     }
 
 
-def _kind(score: str, kind: Kind) -> Kind:
-    return kind if score == "accuracy" else "measure"
-
-
-def _values(study: Study, method: Method, lr: float, seeds: Sequence[int], split: str) -> Values:
-    """Whether each sample was right, or minus its loss."""
-    tried = [study.outcomes(method, lr, seed, split) for seed in seeds]
-    classes = study.federation.task == "classification"
-    stacked = np.stack([o.correct if classes else -o.loss for o in tried])
-    ends = np.cumsum(tried[0].sizes)
-    parts = zip(ends - tried[0].sizes, ends, strict=True)
-    return {client: stacked[:, start:end] for client, (start, end) in enumerate(parts) if end > start}
-
-
-def _differences(values: Mapping[str, Values], name: str) -> list[np.ndarray]:
-    return [values[name][client] - alone for client, alone in values[ALONE].items()]
-
-
-def _level(values: Values, score: str) -> dict[str, Any]:
-    """The mean over clients on test samples, its interval, and how it is spread over clients."""
-    mean = overall(list(values.values()), _kind(score, "share"))
-    per_seed = np.stack([v.mean(axis=1) for v in values.values()]).mean(axis=0)
-    clients = np.array([v.mean() for v in values.values()])
-    facts = spread(clients)
-    low, high = mean.interval(LEVEL)
-    if score == "loss":  # values are minus the loss
-        per_seed, low, high = -per_seed, -high, -low
-        facts |= {k: -facts[k] for k in ("mean", "worst_decile")}
-    elif score == "accuracy":
-        low, high = max(low, 0.0), min(high, 1.0)
-    return {
-        score: facts["mean"],
-        "interval": [low, high],
-        "per_seed": per_seed.tolist(),
-        "worst_decile": facts["worst_decile"],
-        "spread": facts["std"],
-    }
-
-
-def _gains(values: Mapping[str, Values], name: str, study: Study, score: str) -> dict[str, Any]:
-    """Over training alone: on average, and of every client, on its test samples."""
-    kind = _kind(score, "difference")
-    sign = 1 if score == "accuracy" else -1
-    rows = []
-    for client, alone in values[ALONE].items():
-        gain = estimate(values[name][client] - alone, kind)
-        rows.append(
-            {
-                "client": client,
-                "name": study.federation.client_name(client),
-                "samples": alone.shape[1],
-                "alone": sign * float(alone.mean()),
-                score: sign * float(values[name][client].mean()),
-                **_estimate(gain),
-                "verdict": verdict(gain),
-            }
-        )
-    counts = {kind_: sum(r["verdict"] == kind_ for r in rows) for kind_ in ("gains", "loses", "unclear")}
-    mean = overall(_differences(values, name), kind)
-    return {"gain": {**_estimate(mean), "verdict": verdict(mean), "clients": counts}, "gains": rows}
-
-
-def _estimate(found: Estimate) -> dict[str, Any]:
-    low, high = found.interval(LEVEL)
-    return {"gain": found.value, "interval": [low, high] if np.isfinite(found.variance) else None}
-
-
-def _cost(study: Study, method: Method, lr: float, seeds: Sequence[int]) -> dict[str, Any]:
-    """Bytes of a whole run over all clients, and the time it took here; means over seeds."""
-    histories = [study.history(method, lr, seed) for seed in seeds]
-    mean = {k: float(np.mean([sum(v for _, v in h.column(k)) for h in histories])) for k in ("bytes_up", "bytes_down")}
-    return {
-        **{k: round(v) for k, v in mean.items()},
-        "bytes": round(sum(mean.values())),
-        "seconds": float(np.mean([sum(v for _, v in h.column("seconds")) for h in histories])),
-    }
-
-
-def _curve(study: Study, method: Method, lr: float, seeds: Sequence[int], score: str) -> list[dict[str, Any]]:
-    """On validation samples, after some of the rounds: mean, lowest and highest of the seeds."""
-    points = []
-    for at in zip(*(study.curve(method, lr, seed) for seed in seeds), strict=True):
-        scores = [p[score] for p in at if p[score] is not None]
-        if scores:
-            bytes_ = round(float(np.mean([p["bytes"] for p in at])))
-            points.append({"round": at[0]["round"], "bytes": bytes_, "score": float(np.mean(scores))})
-            points[-1] |= {"low": min(scores), "high": max(scores)}
-    return points
-
-
-def _monitors(study: Study, method: Method, lr: float, seeds: Sequence[int]) -> dict[str, list[dict[str, float]]]:
-    """Quantities of the representation and the heads over the rounds, means over seeds, of those that the method has."""
-    found: dict[str, list[dict[str, float]]] = {}
-    for name in study.training.monitor:
-        rounds: dict[int, list[float]] = {}
-        for seed in seeds:
-            for round, value in study.history(method, lr, seed).column(name):
-                rounds.setdefault(round, []).append(value)
-        if rounds:
-            found[name] = [{"round": r, "value": float(np.mean(values))} for r, values in rounds.items()]
-    return found
-
-
-def _reached(curve: list[dict[str, Any]], target: float, score: str) -> dict[str, Any]:
-    """The first round after which the target was reached, and the bytes until then; None if never."""
-    hit = next((p for p in curve if (p["score"] >= target if score == "accuracy" else p["score"] <= target)), None)
-    return {"rounds_to_target": hit and hit["round"], "bytes_to_target": hit and hit["bytes"]}
+def description(folder: Path) -> str | None:
+    """A hash of the settings of a comparison that are in its folder; its results carry it."""
+    file = folder / COMPARISON
+    return fingerprint(content(file)) if file.is_file() else None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +23,15 @@ from manyheads.core.sealed import read_json, write_json
 from manyheads.data import Federation
 from manyheads.engines.evaluation import Outcomes
 from manyheads.engines.executor import working
-from manyheads.experiments.methods import TUNED, Method
+from manyheads.experiments.methods import Method
+from manyheads.experiments.trials import Trial
 from manyheads.models import Model
 from manyheads.run import Training, load, run_training
 from manyheads.run.config_file import RUN, RunConfig, read_run_config
 from manyheads.run.directory import RunDirectory
 
-__all__ = ["Progress", "Study", "Trial", "at_work", "judge_trial", "train_trial"]
+__all__ = ["Evaluated", "Progress", "Study", "at_work", "judge_trial", "train_trial"]
 
-Trial = tuple[Method, float, int]
-"""a method, its step size and the seed: one run, which a method shares with its fine-tuned sister"""
 Progress = Callable[[int, str], None]
 """called now and then with the rounds done so far, and what was done last (or nothing)"""
 Job = Callable[["Study", None, Trial], list[str]]
@@ -41,35 +40,49 @@ SECONDS_BETWEEN_LOOKS = 0.3
 DIVERGED = "diverged.json"
 
 
+@dataclass(frozen=True)
+class Evaluated:
+    """What was evaluated of a run after a round."""
+
+    round: int
+    bytes: int
+    """sent by and to all clients until then"""
+    accuracy: float | None
+    loss: float | None
+
+
+@dataclass(frozen=True)
 class Study:
     """One federation, models, and the folder of the runs. Worker processes hold a copy of it."""
 
-    def __init__(
-        self,
-        federation: Federation,
-        model: Callable[[int], Model],
-        training: Training,
-        config: dict[str, Any],
-        out: Path,
-    ) -> None:
-        self.federation, self.model, self.training, self.config, self.out = federation, model, training, config, out
-        self.tuned: set[str] = set()
-        """algorithms whose models are fine-tuned whenever they are evaluated"""
+    federation: Federation
+    model: Callable[[int], Model]
+    training: Training
+    config: dict[str, Any]
+    out: Path
+    tuned: Sequence[Algorithm] = ()
+    """algorithms whose models are fine-tuned whenever they are evaluated"""
 
-    def path(self, method: Method, lr: float, seed: int) -> Path:
-        name = method.algorithm.name + (TUNED if method.algorithm.name in self.tuned else "")
-        return self.out / "runs" / f"{name}-lr{lr:g}-s{seed}"
+    def trial(self, method: Method, rate: float | None, seed: int) -> Trial:
+        """The run of a method with a step size and a seed."""
+        algorithm, tune = method.at(rate, len(self.federation)), FineTune()
+        if method.algorithm in self.tuned:
+            tune = self.training.finetune if rate is None else replace(self.training.finetune, lr=rate)
+        training = replace(self.training, seed=seed, finetune=tune)
+        config = RunConfig.of(algorithm, self.federation, training, self.config)
+        return Trial(method.label, algorithm, training, rate, method.finetuned, config)
 
-    def train(self, method: Method, lr: float, seed: int) -> list[str]:
+    def path(self, trial: Trial) -> Path:
+        return self.out / "runs" / trial.folder
+
+    def train(self, trial: Trial) -> list[str]:
         """One run, or the rest of it, unless it is known to diverge; gives what was found damaged, and was done again."""
-        path = self.path(method, lr, seed)
-        algorithm, training = self._settings(method, lr, seed)
-        said: list[str] = []
+        path, said = self.path(trial), list[str]()
 
         def go_on() -> None:
-            if self.diverged(method, lr, seed):
-                return self._require_same(path, algorithm, training)
-            model = self.model(seed)
+            if self.diverged(trial):
+                return read_run_config(path).require_same(trial.config)
+            algorithm, training, model = trial.algorithm, trial.training, self.model(trial.seed)
             run_training(algorithm, model, self.federation, training, self.config, path, resume=True, say=said.append)
             return None
 
@@ -84,90 +97,91 @@ class Study:
             write_json(path / DIVERGED, {"schema": 1, "error": str(error)})
         return said
 
-    def _settings(self, method: Method, lr: float, seed: int) -> tuple[Algorithm, Training]:
-        tuned = replace(self.training.finetune, lr=lr) if method.algorithm.name in self.tuned else FineTune()
-        return method.at(lr, len(self.federation)), replace(self.training, seed=seed, finetune=tuned)
-
-    def refuse_others(self, trials: Iterable[Trial]) -> None:
-        """Runs that are there already must be those of this study, before anything is written."""
-        found = {file.parent for file in self.out.glob(f"runs/*/{RUN}")}
-        for trial in trials:
-            algorithm, training = self._settings(*trial)
+    def adopt(self, trials: Sequence[Trial], say: Callable[[str], None]) -> None:
+        """Refuse a folder with runs of something else before anything is changed; then give runs of old names new ones."""
+        runs, old = sorted(file.parent for file in self.out.glob(f"runs/*/{RUN}")), dict[Path, Trial]()
+        for path in runs:
             with suppress(Damaged):  # is done again
-                if (path := self.path(*trial)) in found:
-                    self._require_same(path, algorithm, training)
-        for path in sorted(found):
-            with suppress(Damaged):
-                if read_run_config(path).facts.fingerprint != self.federation.fingerprint:
-                    raise UserError(
-                        "the runs there are of other data, or of another division of it",
-                        where="resume",
-                        given=str(path),
-                        fix="choose another --out",
-                    )
+                self._refuse_other(path, trials[0].config)
+        for trial in trials:
+            path = self.out / "runs" / trial.old_folder
+            if path in runs and not self.path(trial).exists():
+                try:
+                    read_run_config(path).require_same(trial.config)
+                    old[path] = trial
+                except Damaged as error:
+                    say(f"{error}; that run is done again")
+        for path, trial in old.items():
+            path.rename(self.path(trial))
 
-    def _require_same(self, path: Path, algorithm: Algorithm, training: Training) -> None:
-        read_run_config(path).require_same(RunConfig.of(algorithm, self.federation, training, self.config))
+    def _refuse_other(self, path: Path, now: RunConfig) -> None:
+        """A run that is there may be of another method, of other settings of it or of another seed, and of nothing else."""
+        found = read_run_config(path)
+        if found.facts.fingerprint != self.federation.fingerprint:
+            raise UserError(
+                "the runs there are of other data, or of another division of it",
+                where="resume",
+                given=str(path),
+                fix="choose another --out",
+            )
+        own = {key: found.settings.get(key) for key in ("algorithm", "seed", "finetune")}
+        found.require_same(replace(now, settings=now.settings | own))
 
-    def diverged(self, method: Method, lr: float, seed: int) -> bool:
+    def diverged(self, trial: Trial) -> bool:
         """Whether a run is known to diverge."""
-        file = self.path(method, lr, seed) / DIVERGED
+        file = self.path(trial) / DIVERGED
         return file.exists() and bool(read_json(file))
 
-    def judge(self, method: Method, lr: float, seed: int) -> list[str]:
+    def judge(self, trial: Trial) -> list[str]:
         """Try the final models on every validation and test sample, and keep the outcomes."""
-        place, said = self._outcomes_path(method, lr, seed), []
+        place, said = self._outcomes_path(trial), []
         if place.exists():
             try:
-                self._outcomes(method, lr, seed)
+                self._outcomes(trial)
                 return []
             except Damaged as error:  # or of fewer rounds
                 said.append(f"{error}; the models are tried again")
-        run = load(self.path(method, lr, seed), self.model(seed))
+        run = load(self.path(trial), self.model(trial.seed), algorithm=trial.algorithm)
         found: dict[str, Tensor] = {}
         for split in ("validation", "test"):
-            outcomes = run.outcomes(self.federation, split, method.finetuned)
+            outcomes = run.outcomes(self.federation, split, trial.finetuned)
             found |= {f"{split}/{name}": torch.from_numpy(v) for name, v in outcomes._asdict().items()}
-        write_tensors(place, found, self._of(method, lr, seed))
+        write_tensors(place, found, self._of(trial))
         return said
 
-    def outcomes(self, method: Method, lr: float, seed: int, split: str) -> Outcomes:
+    def outcomes(self, trial: Trial, split: str) -> Outcomes:
         """What :meth:`judge` found."""
-        found = self._outcomes(method, lr, seed)
+        found = self._outcomes(trial)
         return Outcomes(*(found[f"{split}/{name}"].numpy() for name in Outcomes._fields))
 
-    def _outcomes(self, method: Method, lr: float, seed: int) -> dict[str, Tensor]:
-        return read_tensors(self._outcomes_path(method, lr, seed), self._of(method, lr, seed))
+    def _outcomes(self, trial: Trial) -> dict[str, Tensor]:
+        return read_tensors(self._outcomes_path(trial), self._of(trial))
 
-    def _outcomes_path(self, method: Method, lr: float, seed: int) -> Path:
-        return self.path(method, lr, seed) / f"outcomes-{_kind(method)}.safetensors"
+    def _outcomes_path(self, trial: Trial) -> Path:
+        return self.path(trial) / f"outcomes-{trial.models}.safetensors"
 
-    def _of(self, method: Method, lr: float, seed: int) -> dict[str, str]:
+    def _of(self, trial: Trial) -> dict[str, str]:
         """What outcomes are of: the run, how far it went, and which of its models."""
-        settings = RunDirectory(self.path(method, lr, seed)).settings
-        return {"settings": settings, "round": str(self.training.rounds), "models": _kind(method)}
+        settings = RunDirectory(self.path(trial)).settings
+        return {"settings": settings, "round": str(self.training.rounds), "models": trial.models}
 
-    def curve(self, method: Method, lr: float, seed: int) -> list[dict[str, Any]]:
-        """What was evaluated of a method on the way, with the bytes sent until then."""
+    def curve(self, trial: Trial) -> list[Evaluated]:
+        """What was evaluated of a method on the way."""
         sent, points = 0, []
-        for record in self.history(method, lr, seed):
+        for record in self.history(trial):
             sent += record["bytes_up"] + record["bytes_down"]
             found = [record["evaluation"]] if "evaluation" in record else []
-            if method.finetuned:
+            if trial.finetuned:
                 found = [e for e in record.get("also", []) if e["model"] == "finetuned" and e["who"] == "all"]
-            points += [{"round": record["round"], "bytes": sent, **evaluation} for evaluation in found]
+            points += [Evaluated(record["round"], sent, e["accuracy"], e["loss"]) for e in found]
         return points
 
-    def history(self, method: Method, lr: float, seed: int) -> History:
-        return RunDirectory(self.path(method, lr, seed)).history()
+    def history(self, trial: Trial) -> History:
+        return RunDirectory(self.path(trial)).history()
 
     def rounds_done(self, trials: Iterable[Trial]) -> int:
         """Rounds that are in the histories of these runs."""
-        return sum(_lines(path / "history.jsonl") for path in {self.path(*t) for t in trials})
-
-
-def _kind(method: Method) -> str:
-    return "finetuned" if method.finetuned else "plain"
+        return sum(_lines(path / "history.jsonl") for path in {self.path(trial) for trial in trials})
 
 
 def _lines(path: Path) -> int:
@@ -180,7 +194,7 @@ def _lines(path: Path) -> int:
 @contextmanager
 def at_work(
     study: Study, workers: int, progress: Progress, say: Callable[[str], None]
-) -> Iterator[Callable[[Job, list[Trial]], None]]:
+) -> Iterator[Callable[[Job, Sequence[Trial]], None]]:
     """A function ``do(train_trial or judge_trial, trials)`` that gives every worker a run of its own.
 
     Runs that share nothing are the best thing to do in parallel: no worker ever waits for another. Trials of the same run
@@ -190,13 +204,13 @@ def at_work(
     with working(workers, method, study, _itself, (study,)) as executor:
         begun: list[Trial] = []
 
-        def do(job: Job, trials: list[Trial]) -> None:
+        def do(job: Job, trials: Sequence[Trial]) -> None:
             begun.extend(trials)
-            once = list({study.path(*t) if job is train_trial else t: t for t in trials}.values())
-            for (method, lr, seed), said in zip(once, executor.map(job, None, once), strict=True):
+            once = list({(study.path(t), job is judge_trial and t.finetuned): t for t in trials}.values())
+            for trial, said in zip(once, executor.map(job, None, once), strict=True):
                 for words in said:
                     say(words)
-                progress(study.rounds_done(begun), f"{method.name}, step size {lr:g}, seed {seed}")
+                progress(study.rounds_done(begun), str(trial))
 
         with _watched(lambda: progress(study.rounds_done(begun), "")):
             yield do
@@ -204,12 +218,12 @@ def at_work(
 
 def train_trial(study: Study, common: None, trial: Trial) -> list[str]:
     """Do one run of a study, or the rest of it."""
-    return study.train(*trial)
+    return study.train(trial)
 
 
 def judge_trial(study: Study, common: None, trial: Trial) -> list[str]:
     """Try the final models of one run of a study."""
-    return study.judge(*trial)
+    return study.judge(trial)
 
 
 def _itself(study: Study) -> Study:

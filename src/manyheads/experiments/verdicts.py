@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
+from manyheads.core.quantities import Quantity
+from manyheads.experiments.results import MethodResult, Recommendation, Verdict
+from manyheads.experiments.table import difference, difference_unit
 from manyheads.metrics.paired import Estimate
 
-__all__ = ["LEVEL", "Evidence", "Verdict", "checked", "recommend", "verdict"]
+__all__ = ["LEVEL", "Evidence", "checked", "recommend", "verdict"]
 
 LEVEL = 0.95
 NAMED = 5
 """sites up to which a sentence names them"""
-Verdict = Literal["gains", "loses", "unclear"]
+KINDS: dict[Verdict, str] = {"gains": "gain", "loses": "lose", "unclear": "cannot be told apart"}
 
 
 class Evidence(NamedTuple):
@@ -28,21 +31,21 @@ def verdict(estimate: Estimate) -> Verdict:
     return "gains" if low > 0 else "loses" if high < 0 else "unclear"
 
 
-def recommend(found: Mapping[str, Evidence], score: str, samples: int, seeds: int) -> dict[str, Any]:
+def recommend(found: Mapping[str, Evidence], metric: type[Quantity], samples: int, seeds: int) -> Recommendation:
     """A recommendation from validation samples alone, so that test samples can judge it.
 
     The best of many looks better than it is: its interval is widened for the number of methods looked at (Bonferroni).
     """
     if not found:
-        return {"method": None, "best": None, "evidence": "none", "alternatives": [], "text": "Nothing to compare."}
+        return Recommendation(None, None, "none", (), "Nothing to compare.")
     level = 1 - (1 - LEVEL) / len(found)
-    unit = "points of accuracy" if score == "accuracy" else "of loss"
+    unit = difference_unit(metric)
     best = max(found, key=lambda name: found[name].gain.value)
     low, high = found[best].gain.interval(level)
-    amount = f"{_shown(found[best].gain.value, score)} {unit}"
+    amount = f"{difference(metric, found[best].gain.value)} {unit}"
     repeated = f"{seeds} seeds" if seeds > 1 else "one seed, so the luck of training is not in it"
     rests = (
-        f"95 % interval {_shown(low, score)} to {_shown(high, score)}, widened for {len(found)} methods; "
+        f"95 % interval {difference(metric, low)} to {difference(metric, high)}, widened for {len(found)} methods; "
         f"{samples} validation samples, {repeated}"
     )
     if low > 0:
@@ -55,39 +58,36 @@ def recommend(found: Mapping[str, Evidence], score: str, samples: int, seeds: in
             if found[cheapest].megabytes < 0.9 * found[best].megabytes:
                 share = found[cheapest].megabytes / found[best].megabytes
                 text += f" Of these, {cheapest} sends least: {share:.0%} of what {best} does."
-        return {"method": best, "best": best, "evidence": "enough", "alternatives": others, "text": text}
+        return Recommendation(best, best, "enough", tuple(others), text)
     if high < 0:
         text = (
             f"Do not federate: training alone is better than every method. The best, {best}, loses {amount} ({rests})."
         )
-        return {"method": None, "best": best, "evidence": "enough", "alternatives": [], "text": text}
+        return Recommendation(None, best, "enough", (), text)
     text = (
         f"Not enough evidence that federating helps or hurts: the best method, {best}, differs from training alone by {amount} "
         f"({rests}). More samples, more seeds or more rounds may decide it; until then training alone sends nothing."
     )
-    return {"method": None, "best": best, "evidence": "not enough", "alternatives": [], "text": text}
+    return Recommendation(None, best, "not enough", (), text)
 
 
-def checked(name: str, method: Mapping[str, Any], score: str, recommended: bool) -> str:
+def checked(name: str, method: MethodResult, metric: type[Quantity], recommended: bool) -> str:
     """What the test samples, which took no part in any choice, say about a method: on average, and site by site."""
-    gain, rows = method["gain"], method["gains"]
-    low, high = gain["interval"] or (float("-inf"), float("inf"))
-    unit = "points of accuracy" if score == "accuracy" else "of loss"
+    gain = method.gain
+    if gain is None:  # training alone
+        return ""
+    low, high = gain.interval or (float("-inf"), float("inf"))
+    unit = difference_unit(metric)
     text = (
-        f"On test samples, {name} differs from training alone by {_shown(gain['gain'], score)} {unit} "
-        f"(95 % interval {_shown(low, score)} to {_shown(high, score)})."
+        f"On test samples, {name} differs from training alone by {difference(metric, gain.gain)} {unit} "
+        f"(95 % interval {difference(metric, low)} to {difference(metric, high)})."
     )
-    for kind, words in (("gains", "gain"), ("loses", "lose"), ("unclear", "cannot be told apart")):
-        names = [row["name"] for row in rows if row["verdict"] == kind]
+    for kind, words in KINDS.items():
+        names = [row.name for row in method.gains if row.verdict == kind]
         listed = f" ({', '.join(names)})" if 0 < len(names) <= NAMED and kind != "unclear" else ""
-        text += f" {len(names)} of {len(rows)} sites {words}{listed}{'.' if kind == 'unclear' else ';'}"
-    if gain["clients"]["loses"] and gain["clients"]["gains"]:
+        text += f" {len(names)} of {len(method.gains)} sites {words}{listed}{'.' if kind == 'unclear' else ';'}"
+    if gain.clients.loses and gain.clients.gains:
         text += " Sites that lose are better off with a model of their own."
-    if recommended and gain["verdict"] != "gains":
+    if recommended and gain.verdict != "gains":
         text += " So the test samples do not confirm the recommendation: take it with caution."
     return text
-
-
-def _shown(value: float, score: str) -> str:
-    """A gain in percentage points, or in the loss."""
-    return f"{100 * value:+.1f}" if score == "accuracy" else f"{value:+.3g}"

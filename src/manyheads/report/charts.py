@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 import altair as alt
 
+from manyheads.experiments.results import ALONE, ComparisonResult
 from manyheads.report.drawing import Chart, chart_of, coloured, lines
-from manyheads.report.names import ALONE, display
-from manyheads.report.words import Scale
+from manyheads.report.names import display
+from manyheads.report.words import Scale, first_upper, monitor_named
 
-__all__ = ["MONITORS", "curves", "fairness", "levels", "monitored", "ordered", "spreads"]
+__all__ = ["curves", "fairness", "levels", "monitored", "spreads"]
 
-Facts = Mapping[str, Any]
-MONITORS = {
-    "cka": ("CKA with the initial model", "how much of the initial representation is left: 1 where nothing was learnt"),
-    "head_diversity": (
-        "diversity of the heads",
-        "how evenly the heads use the representation: 1 if all directions alike",
-    ),
-    "drift": ("drift", "how far the sites' uploads are from their mean, relative to the model"),
-    "principal_angle": ("distance from the truth", "the sine of the largest angle to the true representation"),
-}
-"""quantities along a run: what an axis says, and what it means"""
 ROW = 22
 """height of a method's row"""
-
-
-def ordered(facts: Facts) -> list[str]:
-    """The methods, best first."""
-    score = facts["score"]
-    return sorted(facts["methods"], key=lambda n: facts["methods"][n][score], reverse=score == "accuracy")
 
 
 def _rows(names: Sequence[str]) -> alt.Y:
@@ -39,31 +23,31 @@ def _rows(names: Sequence[str]) -> alt.Y:
     return alt.Y("method:N", sort=[display(n) for n in names], title=None, axis=alt.Axis(labelLimit=190, ticks=False))
 
 
-def levels(facts: Facts) -> Chart:
+def levels(result: ComparisonResult) -> Chart:
     """The score of each method: mean, interval, each seed."""
-    scale, names = Scale(facts["score"]), ordered(facts)
+    scale, names = Scale.of(result.score), result.ranked
     rows, seeds = [], []
     for name in names:
-        method = facts["methods"][name]
-        low, high = method["interval"] or (None, None)
+        method = result[name]
+        low, high = method.interval or (None, None)
         rows.append(
             {
                 "method": display(name),
-                "value": scale.drawn(method[facts["score"]]),
+                "value": scale.drawn(method.score),
                 "low": scale.drawn(low),
                 "high": scale.drawn(high),
-                "interval": scale.interval(method["interval"]),
+                "interval": scale.interval(method.interval),
             }
         )
-        seeds += [{"method": display(name), "seed": scale.drawn(v)} for v in method["per_seed"]]
+        seeds += [{"method": display(name), "seed": scale.drawn(v)} for v in method.per_seed]
     axis = alt.X("value:Q", title=f"test {scale.title}", scale=alt.Scale(zero=False))
     base = chart_of(rows).encode(y=_rows(names), color=coloured(names))
     tooltip = [
         alt.Tooltip("method:N", title="Method"),
-        alt.Tooltip("value:Q", title=scale.title.capitalize(), format=scale.format),
+        alt.Tooltip("value:Q", title=first_upper(scale.title), format=scale.format),
         alt.Tooltip("interval:N", title="95 % interval"),
     ]
-    alone = chart_of([{"x": scale.drawn(facts["methods"][ALONE][facts["score"]])}])
+    alone = chart_of([{"x": scale.drawn(result.alone.score)}])
     return alt.layer(
         alone.mark_rule(strokeDash=[3, 3], opacity=0.6).encode(x="x:Q"),
         base.transform_filter("datum.low != null").mark_rule(strokeWidth=2).encode(x=alt.X("low:Q"), x2="high:Q"),
@@ -74,48 +58,50 @@ def levels(facts: Facts) -> Chart:
     ).properties(height=ROW * len(names))
 
 
-def curves(facts: Facts, over: Literal["round", "mb"], legend: alt.Legend | None = None) -> Chart:
+def curves(result: ComparisonResult, over: Literal["round", "mb"], legend: alt.Legend | None = None) -> Chart:
     """Learning curves on validation samples: the mean over seeds, and their range; the target as a line."""
-    scale, names = Scale(facts["score"]), list(facts["methods"])
+    scale, names = Scale.of(result.score), list(result.methods)
     rows = [
         {
             "method": display(name),
-            "round": point["round"],
-            "mb": float(f"{point['bytes'] / 1e6:.4g}"),
-            **{k: scale.drawn(point[k]) for k in ("score", "low", "high")},
+            "round": point.round,
+            "mb": float(f"{point.bytes / 1e6:.4g}"),
+            "score": scale.drawn(point.score),
+            "low": scale.drawn(point.low),
+            "high": scale.drawn(point.high),
         }
         for name in names
-        for point in facts["methods"][name]["curve"]
+        for point in result[name].curve
         if over == "round" or name != ALONE
     ]
-    drawn = lines(rows, names, over, f"validation {scale.title}", scale, legend=legend, band=len(facts["seeds"]) > 1)
-    words = f"target {scale.value(facts['target'])}{scale.unit}"
-    target = chart_of([{"target": scale.drawn(facts["target"]), "words": words}]).encode(y="target:Q")
+    drawn = lines(rows, names, over, f"validation {scale.title}", scale, legend=legend, band=len(result.seeds) > 1)
+    words = f"target {scale.value(result.target)}{scale.unit}"
+    target = chart_of([{"target": scale.drawn(result.target), "words": words}]).encode(y="target:Q")
     label = target.mark_text(align="left", baseline="bottom", dx=3, dy=-2, opacity=0.8)
     return (
         drawn + target.mark_rule(strokeDash=[2, 3], opacity=0.7) + label.encode(x=alt.value(0), text="words:N")
     ).properties(height=280)
 
 
-def monitored(facts: Facts, monitor: str, legend: alt.Legend | None = None) -> Chart:
+def monitored(result: ComparisonResult, monitor: str, legend: alt.Legend | None = None) -> Chart:
     """A quantity of the representation or the heads over rounds, of the methods that have it."""
+    scale = Scale(monitor_named(monitor))
     rows = [
-        {"method": display(name), "round": point["round"], "value": Scale("loss").drawn(point["value"])}
-        for name, method in facts["methods"].items()
-        for point in method.get("monitors", {}).get(monitor, ())
+        {"method": display(name), "round": point.round, "value": scale.drawn(point.value)}
+        for name, method in result.methods.items()
+        for point in method.monitors.get(monitor, ())
     ]
-    title = MONITORS.get(monitor, (monitor,))[0]
-    return lines(rows, list(facts["methods"]), "round", title, Scale("loss"), "value", legend=legend)
+    return lines(rows, list(result.methods), "round", scale.title, scale, "value", legend=legend)
 
 
-def fairness(facts: Facts) -> Chart:
+def fairness(result: ComparisonResult) -> Chart:
     """The mean over sites (full) and over the worst tenth of them (open)."""
-    scale, names = Scale(facts["score"]), ordered(facts)
+    scale, names = Scale.of(result.score), result.ranked
     rows = [
         {
             "method": display(n),
-            "mean": scale.drawn(facts["methods"][n][facts["score"]]),
-            "worst": scale.drawn(facts["methods"][n]["worst_decile"]),
+            "mean": scale.drawn(result[n].score),
+            "worst": scale.drawn(result[n].worst_decile),
         }
         for n in names
     ]
@@ -137,18 +123,17 @@ def fairness(facts: Facts) -> Chart:
     ).properties(height=ROW * len(names))
 
 
-def spreads(facts: Facts) -> Chart:
+def spreads(result: ComparisonResult) -> Chart:
     """How unequal the sites are: the standard deviation of the score over sites."""
-    scale, names = Scale(facts["score"]), ordered(facts)
-    rows = [{"method": display(n), "spread": scale.drawn(facts["methods"][n]["spread"])} for n in names]
-    unit = " (points)" if facts["score"] == "accuracy" else ""
+    scale, names = Scale.of(result.score), result.ranked
+    rows = [{"method": display(n), "spread": scale.drawn(result[n].spread)} for n in names]
     tooltip = [alt.Tooltip("method:N", title="Method"), alt.Tooltip("spread:Q", title="Spread", format=scale.format)]
     return (
         chart_of(rows)
         .mark_bar(height={"band": 0.55})
         .encode(
             y=_rows(names),
-            x=alt.X("spread:Q", title=f"standard deviation over sites{unit}"),
+            x=alt.X("spread:Q", title=f"standard deviation over sites{scale.spread_unit}"),
             color=coloured(names),
             tooltip=tooltip,
         )

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import altair as alt
 
+from manyheads.experiments.describe import FederationFacts, Targets
 from manyheads.report.drawing import SITES_NAMED, Chart, chart_of, some
 
 __all__ = ["CLASSES_DRAWN", "ROWS_DRAWN", "distribution"]
 
-Facts = Mapping[str, Any]
 ROWS_DRAWN, CLASSES_DRAWN = 200, 40
 """sites and labels in the chart, at most"""
 
 
-def distribution(data: Facts) -> Chart:
+def distribution(data: FederationFacts) -> Chart:
     """What the sites hold: the share of each label, or mean and deviation of the targets."""
-    drawn = some(data["clients"], ROWS_DRAWN)
+    drawn = some(data.clients, ROWS_DRAWN)
     named = len(drawn) <= SITES_NAMED
     step = 18 if named else max(3, 600 // len(drawn))
     axis = (
@@ -27,19 +26,21 @@ def distribution(data: Facts) -> Chart:
         else alt.Axis(labels=False, ticks=False)
     )
     place = alt.Y("row:O", title=None if named else "sites", axis=axis, scale=alt.Scale(domain=list(range(len(drawn)))))
-    names = alt.param(name="names", value=[data["names"][i] for i in drawn])
-    chart = _shares(data, drawn, place) if "labels" in data else _targets(data, drawn, place)
+    names = alt.param(name="names", value=[data.names[i] for i in drawn])
+    chart = (
+        _shares(data, data.labels, drawn, place) if data.labels else _targets(data, data.targets or (), drawn, place)
+    )
     return chart.add_params(names).properties(height=step * len(drawn))
 
 
-def _shares(data: Facts, drawn: Sequence[int], place: alt.Y) -> Chart:
-    classes = len(data["labels"][0])
-    called = data.get("label_names") or [str(i) for i in range(classes)]
-    total = [sum(column) for column in zip(*data["labels"], strict=True)]
+def _shares(data: FederationFacts, labels: Sequence[Sequence[int]], drawn: Sequence[int], place: alt.Y) -> Chart:
+    classes = len(labels[0])
+    called = data.label_names or [str(i) for i in range(classes)]
+    total = [sum(column) for column in zip(*labels, strict=True)]
     kept = sorted(sorted(range(classes), key=lambda i: -total[i])[:CLASSES_DRAWN])
     rows = []
     for row, client in enumerate(drawn):
-        counts = data["labels"][client]
+        counts = labels[client]
         whole = sum(counts) or 1
         cells = [(called[i], counts[i]) for i in kept]
         if classes > CLASSES_DRAWN:
@@ -68,12 +69,12 @@ def _shares(data: Facts, drawn: Sequence[int], place: alt.Y) -> Chart:
     )
 
 
-def _targets(data: Facts, drawn: Sequence[int], place: alt.Y) -> Chart:
+def _targets(data: FederationFacts, targets: Sequence[Targets], drawn: Sequence[int], place: alt.Y) -> Chart:
     rows = []
     for row, client in enumerate(drawn):
-        mean, std = (data["targets"][client][k] for k in ("mean", "std"))
+        mean, std = targets[client].mean, targets[client].std
         ends = {"mean": mean, "std": std, "low": mean - std, "high": mean + std}
-        rows.append({"row": row, "site": data["names"][client], **{k: float(f"{v:.4g}") for k, v in ends.items()}})
+        rows.append({"row": row, "site": data.names[client], **{k: float(f"{v:.4g}") for k, v in ends.items()}})
     tooltip = [
         alt.Tooltip("site:N", title="Site"),
         alt.Tooltip("mean:Q", title="Mean"),

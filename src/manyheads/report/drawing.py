@@ -12,7 +12,7 @@ import vl_convert
 from manyheads.core.files import replacing
 from manyheads.core.plain import to_json
 from manyheads.report.names import Look, display, looks
-from manyheads.report.words import Scale
+from manyheads.report.words import Scale, first_upper
 
 __all__ = [
     "FORMATS",
@@ -90,9 +90,9 @@ def lines(
         alt.Tooltip("method:N", title="Method"),
         alt.Tooltip("round:Q", title="Round"),
         *([alt.Tooltip("mb:Q", title="MB sent")] if rows and "mb" in rows[0] else []),
-        alt.Tooltip(f"{y}:Q", title=title.capitalize(), format=scale.format),
+        alt.Tooltip(f"{y}:Q", title=first_upper(title), format=scale.format),
     ]
-    place = alt.Y(f"{y}:Q", title=title, scale=alt.Scale(zero=False))
+    place = alt.Y(f"{y}:Q", title=title, scale=_between(scale))
     layers: list[Any] = [
         base.mark_line(strokeWidth=2).encode(y=place, strokeDash=stroked(names, legend)),
         base.mark_point(filled=True, size=22, opacity=1).encode(y=f"{y}:Q", tooltip=tooltip),
@@ -101,6 +101,12 @@ def lines(
         layers.insert(0, base.mark_area(opacity=0.12).encode(y=alt.Y("low:Q"), y2="high"))
     shown = alt.param(name="shown", value=[display(n) for n in names])
     return alt.LayerChart(layer=layers).add_params(shown).properties(height=280)
+
+
+def _between(scale: Scale) -> alt.Scale:
+    """An axis from and to where the quantity says, or else the values."""
+    low, high = (alt.Undefined if end is None else scale.factor * end for end in scale.quantity.bounds)
+    return alt.Scale(zero=False, domainMin=low, domainMax=high)
 
 
 def _looks(names: Sequence[str]) -> list[Look]:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from manyheads.core.errors import one_of
+from manyheads.experiments.results import RESULTS, ComparisonResult
 from manyheads.report.drawing import FORMATS, save
 from manyheads.report.gains import gain_tables, rows_of
-from manyheads.report.page import comparison_charts, read_facts
+from manyheads.report.page import comparison_charts
 from manyheads.report.runs import read_run, run_charts
 from manyheads.report.summary import judged
 
@@ -20,10 +21,10 @@ def write_figures(folders: Sequence[Path], place: Path, formats: Sequence[str] =
     for name in formats:
         if name not in FORMATS:
             raise one_of("kind of figure", name, FORMATS, where="format")
-    if len(folders) == 1 and (folders[0] / "compare.json").is_file():
-        facts = read_facts(folders[0])
-        charts, shown = comparison_charts(facts), judged(facts)
-        datasets = {name: rows_of(table) for name, table in gain_tables(facts, [shown]).items()} if shown else {}
+    if len(folders) == 1 and (folders[0] / RESULTS).is_file():
+        result = ComparisonResult.read(folders[0])
+        charts, shown = comparison_charts(result), judged(result)
+        datasets = {name: rows_of(table) for name, table in gain_tables(result, [shown]).items()} if shown else {}
     else:
         datasets = {}
         charts = run_charts([read_run(folder) for folder in folders])

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, TypedDict
 
 import altair as alt
 
+from manyheads.experiments.describe import DISTANCES
+from manyheads.experiments.results import ComparisonResult, SiteGain
 from manyheads.report.drawing import SITES_NAMED, Chart, chart_of, coloured, some
-from manyheads.report.names import ALONE, display
-from manyheads.report.words import NONE, Scale
+from manyheads.report.names import display
+from manyheads.report.words import NONE, Scale, first_upper
 
-__all__ = ["MEASURES", "SITES_DRAWN", "against", "gain_tables", "gains", "rows_of"]
+__all__ = ["SITES_DRAWN", "against", "gain_tables", "gains", "rows_of"]
 
-Facts = Mapping[str, Any]
-MEASURES = {
-    "total_variation": "label distance (total variation)",
-    "target_wasserstein": "target distance (1-Wasserstein)",
-    "input_wasserstein": "input distance (1-Wasserstein)",
-}
-"""of each client from all clients together: key in the data's facts, and what an axis says"""
 VERDICTS = {"gains": "gains", "loses": "loses", "unclear": "cannot be told apart"}
 SITES_DRAWN = 500
 """sites in a chart of gains, at most"""
@@ -40,25 +35,25 @@ def rows_of(table: Compact) -> list[dict[str, Any]]:
     return [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
 
 
-def gain_tables(facts: Facts, names: Sequence[str]) -> dict[str, Compact]:
+def gain_tables(result: ComparisonResult, names: Sequence[str]) -> dict[str, Compact]:
     """``gains``: what every drawn site gains by each of the methods, sorted within it; ``sites``: what is the site's own."""
-    scale, measures = Scale(facts["score"]), [m for m in MEASURES if facts["data"].get(m)]
+    scale, measures = Scale.of(result.score), result.data.distances
     gained: Compact = {"columns": ("method", "rank", "client", "with", "gain", "low", "high", "verdict"), "rows": []}
     sites: Compact = {"columns": ("client", "site", "samples", "alone", *measures), "rows": []}
     for name in names:
-        drawn = sorted(_drawn(facts, name), key=lambda r: -r["gain"])
+        drawn = sorted(_drawn(result, name), key=lambda r: -r.gain)
         for rank, row in enumerate(drawn):
-            values = [row[facts["score"]], row["gain"], *(row["interval"] or (None, None))]
-            start = [display(name), rank, row["client"]]
-            gained["rows"].append([*start, *map(scale.drawn, values), VERDICTS[row["verdict"]]])
-    for row in _drawn(facts, names[0]):
-        distances = [float(f"{facts['data'][m]['per_client'][row['client']]:.4g}") for m in measures]
-        sites["rows"].append([row["client"], row["name"], row["samples"], scale.drawn(row["alone"]), *distances])
+            values = [row.score, row.gain, *(row.interval or (None, None))]
+            start = [display(name), rank, row.client]
+            gained["rows"].append([*start, *map(scale.drawn, values), VERDICTS[row.verdict]])
+    for row in _drawn(result, names[0]):
+        distances = [float(f"{found.per_client[row.client]:.4g}") for found in measures.values()]
+        sites["rows"].append([row.client, row.name, row.samples, scale.drawn(row.alone), *distances])
     return {"gains": gained, "sites": sites}
 
 
-def _drawn(facts: Facts, name: str) -> list[Facts]:
-    found = facts["methods"][name]["gains"]
+def _drawn(result: ComparisonResult, name: str) -> list[SiteGain]:
+    found = result[name].gains
     return [found[i] for i in some(len(found), SITES_DRAWN)]
 
 
@@ -66,18 +61,18 @@ def _site_tooltip(scale: Scale) -> list[alt.Tooltip]:
     return [
         alt.Tooltip("site:N", title="Site"),
         alt.Tooltip("samples:Q", title="Test samples"),
-        alt.Tooltip("alone:Q", title=f"{scale.title.capitalize()}, alone", format=scale.format),
-        alt.Tooltip("with:Q", title=f"{scale.title.capitalize()}, with the method", format=scale.format),
+        alt.Tooltip("alone:Q", title=f"{first_upper(scale.title)}, alone", format=scale.format),
+        alt.Tooltip("with:Q", title=f"{first_upper(scale.title)}, with the method", format=scale.format),
         alt.Tooltip("gain:Q", title="Gain", format=f"+{scale.format}"),
         alt.Tooltip("interval:N", title="95 % interval"),
         alt.Tooltip("verdict:N", title="Verdict"),
     ]
 
 
-def _of_method(facts: Facts) -> alt.Chart:
+def _of_method(result: ComparisonResult) -> alt.Chart:
     """The gains of one method, which the parameter ``method`` names."""
-    scale, names = Scale(facts["score"]), [n for n in facts["methods"] if n != ALONE]
-    own = ["site", "samples", "alone", *(m for m in MEASURES if facts["data"].get(m))]
+    scale, names = Scale.of(result.score), list(result.others)
+    own = ["site", "samples", "alone", *result.data.distances]
     written = f"'[' + format(datum.low, '+{scale.format}') + ', ' + format(datum.high, '+{scale.format}') + ']'"
     return (
         alt.Chart(alt.NamedData("gains"))
@@ -93,18 +88,18 @@ def _of_method(facts: Facts) -> alt.Chart:
     )
 
 
-def gains(facts: Facts, shown: str) -> Chart:
+def gains(result: ComparisonResult, shown: str) -> Chart:
     """What each site gains over training alone by one method, sorted, with intervals."""
-    names = [n for n in facts["methods"] if n != ALONE]
-    base = _of_method(facts)
-    drawn = min(SITES_DRAWN, len(facts["methods"][shown]["gains"]))
+    names = list(result.others)
+    base = _of_method(result)
+    drawn = min(SITES_DRAWN, len(result[shown].gains))
     params = [alt.param(name="method", value=display(shown))]
     value, low, high = "gain:Q", "low:Q", "high"
-    title = Scale(facts["score"]).gain_title
+    title = Scale.of(result.score).gain_title
     zero = chart_of([{"gain": 0}])
     if drawn <= SITES_NAMED:
-        ranked = {n: sorted(_drawn(facts, n), key=lambda r: -r["gain"]) for n in names}
-        labels = {display(n): [row["name"] for row in rows] for n, rows in ranked.items()}
+        ranked = {n: sorted(_drawn(result, n), key=lambda r: -r.gain) for n in names}
+        labels = {display(n): [row.name for row in rows] for n, rows in ranked.items()}
         params.append(alt.param(name="labels", value=labels))
         place: Any = alt.Y("rank:O", title=None, axis=alt.Axis(labelExpr="labels[method][datum.value]", ticks=False))
         bars = base.mark_bar(height={"band": 0.7}).encode(x=alt.X(value, title=title), y=place)
@@ -121,14 +116,14 @@ def gains(facts: Facts, shown: str) -> Chart:
     return alt.layer(bars, whiskers, line).add_params(*params).properties(height=height)
 
 
-def against(facts: Facts, measure: str, shown: str) -> Chart:
+def against(result: ComparisonResult, measure: str, shown: str) -> Chart:
     """The gain of each site against how far its data are from all sites'."""
     points = (
-        _of_method(facts)
+        _of_method(result)
         .mark_point(filled=True, size=55)
         .encode(
-            x=alt.X(f"{measure}:Q", title=MEASURES[measure], scale=alt.Scale(zero=False)),
-            y=alt.Y("gain:Q", title=Scale(facts["score"]).gain_title),
+            x=alt.X(f"{measure}:Q", title=DISTANCES[measure], scale=alt.Scale(zero=False)),
+            y=alt.Y("gain:Q", title=Scale.of(result.score).gain_title),
         )
     )
     zero = chart_of([{"gain": 0}]).mark_rule(opacity=0.5).encode(y="gain:Q")

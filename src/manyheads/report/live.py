@@ -6,8 +6,8 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,9 @@ from manyheads.core.errors import UserError
 from manyheads.core.history import record_of
 from manyheads.core.plain import to_json
 from manyheads.report.render import library
+from manyheads.report.rounds import Seen, seen
 from manyheads.report.runs import RunFacts, curve, progress, run_page, site_rows
+from manyheads.run.config_file import RunConfig
 from manyheads.run.directory import RunDirectory
 
 __all__ = ["Live"]
@@ -34,14 +36,15 @@ PATIENCE = 10.0
 class _Follower:
     """A history.jsonl that grows, each line read once."""
 
-    def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
+    def __init__(self, folder: Path, config: RunConfig) -> None:
         self.folder, self.config = folder, config
         self._lock = threading.Lock()
         self._forget()
 
     def _forget(self) -> None:
-        self.records: list[dict[str, Any]] = []
-        self._offset = self._sites = 0
+        self.rounds: list[Seen] = []
+        self._offset = 0
+        self._last: int | None = None
         self.damage = ""
         self._directory = RunDirectory(self.folder)
 
@@ -51,7 +54,7 @@ class _Follower:
             if not self._read():  # cut back to a checkpoint by a resume, or begun again
                 self._forget()
                 self._read()
-            return RunFacts(self.folder, self.config, list(self.records))
+            return RunFacts(self.folder, self.config, list(self.rounds))
 
     def _read(self) -> bool:
         """Take in the lines that are complete; False if they do not continue those before."""
@@ -63,15 +66,15 @@ class _Follower:
             new = file.read()
         for line in new[: new.rfind(b"\n") + 1].splitlines(keepends=True):
             try:
-                record = record_of(line, len(self.records) + 1, path, self._directory.settings)
+                new_round = seen(record_of(line, len(self.rounds) + 1, path, self._directory.settings))
             except UserError as error:
                 self.damage = f" {error}."
                 return False
-            if "evaluation" in record:  # the sites of the last one are enough
-                for older in self.records[self._sites :]:
-                    older.get("evaluation", {}).pop("per_client", None)
-                self._sites = len(self.records)
-            self.records.append(record)
+            if new_round.evaluation:  # the sites of the last one are enough
+                if self._last is not None and (before := self.rounds[self._last]).evaluation:
+                    self.rounds[self._last] = replace(before, evaluation=before.evaluation.without_clients())
+                self._last = len(self.rounds)
+            self.rounds.append(new_round)
             self._offset += len(line)
         return True
 
@@ -147,16 +150,15 @@ class _Handler(BaseHTTPRequestHandler):
     def _news(self, start: int) -> dict[str, Any]:
         """What is new after ``start`` rounds; from the beginning if there are not that many any more."""
         run = self.server.follower.run()
-        start = start if start <= len(run.history) else 0
-        before = sum(r["bytes_up"] + r["bytes_down"] for r in run.history[:start])
-        rows = curve(run.history[start:], run.method, before)
+        start = start if start <= len(run.rounds) else 0
+        rows = curve(run, run.method, start)
         return {
             "from": start,
-            "next": len(run.history),
+            "next": len(run.rounds),
             "rows": rows,
-            "sites": site_rows(run.evaluation, run.method) if rows else [],
+            "sites": site_rows(run, run.method) if rows else [],
             "words": progress(run) + self.server.follower.damage,
-            "finished": len(run.history) >= run.config["rounds"],
+            "finished": len(run.rounds) >= run.planned,
         }
 
     def _answer(self, kind: str, text: str) -> None:
@@ -176,7 +178,7 @@ class _Handler(BaseHTTPRequestHandler):
 class Live:
     """Serves the page of a run, reading its files only; a context. ``port`` 0 is a free one."""
 
-    def __init__(self, folder: Path, config: Mapping[str, Any], port: int = 0) -> None:
+    def __init__(self, folder: Path, config: RunConfig, port: int = 0) -> None:
         try:
             self._server = _Server((HERE, port), _Handler)
         except (OSError, OverflowError) as error:
@@ -195,7 +197,7 @@ class Live:
 
     def __exit__(self, *_: object) -> None:
         end = time.monotonic() + LINGER
-        known = len(self._server.follower.run().history)
+        known = len(self._server.follower.run().rounds)
         while self._server.told < known and self._server.asked > time.monotonic() - LINGER and time.monotonic() < end:
             time.sleep(0.05)
         self._server.shutdown()

@@ -7,11 +7,10 @@ from collections.abc import Iterable
 from itertools import product
 from typing import NamedTuple
 
-__all__ = ["ALONE", "Look", "display", "looks", "spoken"]
+from manyheads.experiments.methods import TUNED
+from manyheads.experiments.results import ALONE
 
-ALONE = "local"
-"""the yardstick: everyone trains alone"""
-TUNED = "+ft"
+__all__ = ["Look", "display", "looks", "spoken"]
 
 # Okabe and Ito's colours for all kinds of colour vision, orange and blue a little darker for white paper, and a brown.
 BLUE, SKY, GREEN, ORANGE, RED, PURPLE, BROWN = (
@@ -49,18 +48,19 @@ class Look(NamedTuple):
 
 
 def display(name: str) -> str:
-    """A method's name as people write it.
+    """A method's label as people write it.
 
-    >>> display("fedavg+ft"), display("my-own")
-    ('FedAvg + fine-tuning', 'my-own')
+    >>> display("fedavg+ft"), display("fedrep(head_epochs=2)"), display("my-own")
+    ('FedAvg + fine-tuning', 'FedRep (head_epochs=2)', 'my-own')
     """
     base = name.removesuffix(TUNED)
-    written = _METHODS[base][0] if base in _METHODS else base
+    algorithm, _, settings = base.partition("(")
+    written = f"{_METHODS[algorithm][0]} ({settings}".removesuffix(" (") if algorithm in _METHODS else base
     return written if base == name else f"{written} + fine-tuning"
 
 
 def looks(names: Iterable[str]) -> dict[str, Look]:
-    """Of each method; methods that are not ours get what ours leave free, then what is there."""
+    """Of each method; methods that are not ours, and variants, get what ours leave free, then what is there."""
     names = list(names)
     used = {_METHODS[b][1:] for n in names if (b := n.removesuffix(TUNED)) in _METHODS}
     free = sorted(

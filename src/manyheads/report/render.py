@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from manyheads.core.plain import plain
 from manyheads.report.names import display
-from manyheads.report.words import megabytes, plural, seconds
+from manyheads.report.words import first_upper, plural
 
 __all__ = ["library", "rendered"]
 
@@ -43,7 +43,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"inline": _inline, "display": display, "megabytes": megabytes, "seconds": seconds}
+    made.filters |= {"inline": _inline, "display": display, "first_upper": first_upper}
     made.globals |= {"plural": plural}
     return made
 

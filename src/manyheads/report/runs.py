@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import altair as alt
 
 from manyheads.core.checkpoint import rounds_on_disk
 from manyheads.core.errors import Damaged, UserError
 from manyheads.core.files import write_text
-from manyheads.report.charts import MONITORS
+from manyheads.core.tasks import TASKS, Task
 from manyheads.report.drawing import LEGEND, Chart, chart_name, coloured, for_page, lines, some
 from manyheads.report.names import display, looks
 from manyheads.report.render import rendered
+from manyheads.report.rounds import Evaluated, Seen, seen
 from manyheads.report.tables import Cell, Table, flat
-from manyheads.report.words import NONE, Scale, megabytes, plural, seconds
-from manyheads.run.config_file import RUN, read_run_config
+from manyheads.report.words import NONE, Scale, explained, first_upper, megabytes, monitor_named, plural, seconds
+from manyheads.run.config_file import RUN, RunConfig, read_run_config
 from manyheads.run.directory import RunDirectory
 
 __all__ = ["RunFacts", "curve", "progress", "read_run", "run_charts", "run_page", "site_rows", "write_run_report"]
@@ -26,23 +28,43 @@ __all__ = ["RunFacts", "curve", "progress", "read_run", "run_charts", "run_page"
 SITES_DRAWN = 500
 
 
-class RunFacts(NamedTuple):
+@dataclass(frozen=True)
+class RunFacts:
     """One run: its folder, its configuration, its rounds so far."""
 
     folder: Path
-    config: Mapping[str, Any]
-    history: Sequence[Mapping[str, Any]]
+    config: RunConfig
+    rounds: Sequence[Seen]
     warnings: Sequence[str] = ()
     """what is doubtful about the data"""
 
     @property
     def method(self) -> str:
-        return self.config["algorithm"]["name"]
+        return str(self.config.settings["algorithm"]["name"])
 
     @property
-    def evaluation(self) -> Mapping[str, Any]:
-        """The last one; empty if there is none yet."""
-        return next((r["evaluation"] for r in reversed(self.history) if "evaluation" in r), {})
+    def data(self) -> str:
+        return str(self.config.settings["data"]["name"])
+
+    @property
+    def planned(self) -> int:
+        """Rounds that it is to have."""
+        return int(self.config.settings["rounds"])
+
+    @property
+    def score(self) -> str:
+        """The metric that methods are compared by in a task like this."""
+        return (TASKS.get(self.config.facts.task) or Task).metrics[0]
+
+    @property
+    def scale(self) -> Scale:
+        """That of the score."""
+        return Scale.of(self.score)
+
+    @property
+    def evaluation(self) -> Evaluated | None:
+        """The last one; None if there is none yet."""
+        return next((r.evaluation for r in reversed(self.rounds) if r.evaluation), None)
 
 
 def read_run(folder: Path) -> RunFacts:
@@ -51,49 +73,36 @@ def read_run(folder: Path) -> RunFacts:
         raise UserError(
             f"{folder} holds neither a comparison nor a run", fix=f"name a folder with compare.json or {RUN}"
         )
-    config = read_run_config(folder).table
+    config = read_run_config(folder)
     directory = RunDirectory(folder)
     warnings = directory.warnings() if directory.encoding_path.is_file() else ()
     saved = next(iter(rounds_on_disk(directory.checkpoints)), 0)  # looked for first: a run that goes on adds rounds
     history = directory.history()
     if len(history) < saved:
         raise Damaged(f"{history.path} lacks rounds that the checkpoint has", fix="manyheads run --resume --out RUN")
-    return RunFacts(folder, config, history, warnings)
+    return RunFacts(folder, config, [seen(record) for record in history], warnings)
 
 
-def scale_of(evaluation: Mapping[str, Any]) -> Scale:
-    return Scale("accuracy" if evaluation.get("accuracy") is not None else "loss")
-
-
-def curve(records: Iterable[Mapping[str, Any]], label: str, sent: int = 0) -> list[dict[str, Any]]:
-    """A row for each round that was evaluated; ``sent``: bytes of the rounds before."""
-    rows = []
-    for record in records:
-        sent += record["bytes_up"] + record["bytes_down"]
-        found = record.get("evaluation")
-        if found:
-            scale = scale_of(found)
-            rows.append(
-                {
-                    "method": display(label),
-                    "round": record["round"],
-                    "mb": float(f"{sent / 1e6:.4g}"),
-                    "score": scale.drawn(found[scale.score]),
-                    "loss": Scale("loss").drawn(found["loss"]),
-                    **{k: Scale("loss").drawn(v) for k, v in record.get("monitors", {}).items() if v is not None},
-                }
-            )
+def curve(run: RunFacts, label: str, start: int = 0) -> list[dict[str, Any]]:
+    """A row for each round after ``start`` that was evaluated, with all metrics and monitors by their names."""
+    rows, sent = [], 0
+    for at in run.rounds:
+        sent += at.bytes
+        if at.evaluation and at.round > start:
+            found = {name: Scale.of(name).drawn(value) for name, value in at.evaluation.values.items()}
+            found |= {name: Scale(monitor_named(name)).drawn(value) for name, value in at.monitors.items()}
+            rows.append({**found, "method": display(label), "round": at.round, "mb": float(f"{sent / 1e6:.4g}")})
     return rows
 
 
-def site_rows(evaluation: Mapping[str, Any], label: str) -> list[dict[str, Any]]:
-    """The sites of an evaluation from best to worst; none if they are too many for the history to list."""
-    each = evaluation.get("per_client")
-    if not each:
+def site_rows(run: RunFacts, label: str) -> list[dict[str, Any]]:
+    """The sites of the last evaluation from best to worst; none if they are too many for the history to list."""
+    found, scale = run.evaluation, run.scale
+    if found is None or run.score not in found.per_client:
         return []
-    scale = scale_of(evaluation)
-    pairs = [(c, v) for c, v in zip(each["client"], each[scale.score], strict=True) if v is not None]
-    pairs.sort(key=lambda pair: pair[1], reverse=scale.score == "accuracy")
+    values = found.per_client[run.score]
+    pairs = [(c, v) for c, v in zip(found.clients, values, strict=True) if v is not None]
+    pairs.sort(key=lambda pair: scale.best_first * pair[1])
     drawn = enumerate(pairs[i] for i in some(len(pairs), SITES_DRAWN))
     return [
         {"method": display(label), "rank": r, "site": f"client {c}", "value": scale.drawn(v)} for r, (c, v) in drawn
@@ -108,32 +117,37 @@ def _labels(runs: Sequence[RunFacts]) -> list[str]:
 
 def run_charts(runs: Sequence[RunFacts], legend: alt.Legend | None = LEGEND) -> dict[str, tuple[str, Chart]]:
     """The charts of runs, by the names their files get; none as long as nothing was evaluated."""
-    if not runs[0].evaluation:
+    first = runs[0].evaluation
+    if first is None:
         return {}
-    labels = _labels(runs)
-    scale = scale_of(runs[0].evaluation)
-    rows = [row for run, label in zip(runs, labels, strict=True) for row in curve(run.history, label)]
+    labels, scale, score = _labels(runs), runs[0].scale, runs[0].score
+    rows = [row for run, label in zip(runs, labels, strict=True) for row in curve(run, label)]
     made: dict[str, tuple[str, Chart]] = {
-        "rounds": (f"{scale.score} over rounds", lines(rows, labels, "round", scale.title, scale, legend=legend)),
-        "bytes": (f"{scale.score} over bytes", lines(rows, labels, "mb", scale.title, scale, legend=legend)),
+        "rounds": (f"{scale.name} over rounds", lines(rows, labels, "round", scale.title, scale, score, legend=legend)),
+        "bytes": (f"{scale.name} over bytes", lines(rows, labels, "mb", scale.title, scale, score, legend=legend)),
     }
-    if scale.score == "accuracy":
-        loss = lines(rows, labels, "round", "loss", Scale("loss"), "loss", legend=legend)
-        made["loss"] = ("loss over rounds", loss)
+    for name, each in _others(runs).items():
+        chart = lines(rows, labels, "round", each.title, each, name, legend=legend)
+        made[name.replace("_", "-")] = (f"{each.name} over rounds", chart)
     for name in monitors_of(runs):
-        title = MONITORS[name][0]
-        chart = lines(rows, labels, "round", title, Scale("loss"), name, legend=legend)
-        made[chart_name("monitor", name)] = (f"{title} over rounds", chart)
-    sites = [r for run, label in zip(runs, labels, strict=True) for r in site_rows(run.evaluation, label)]
+        each = Scale(monitor_named(name))
+        chart = lines(rows, labels, "round", each.title, each, name, legend=legend)
+        made[chart_name("monitor", name)] = (f"{each.name} over rounds", chart)
+    sites = [r for run, label in zip(runs, labels, strict=True) for r in site_rows(run, label)]
     if sites:
-        made["sites"] = (f"{scale.score} of each site", _sites(sites, labels, scale))
+        made["sites"] = (f"{scale.name} of each site", _sites(sites, labels, scale))
     return made
+
+
+def _others(runs: Sequence[RunFacts]) -> dict[str, Scale]:
+    """The metrics of the runs beside the score."""
+    found = (name for run in runs if run.evaluation for name in run.evaluation.values)
+    return {name: Scale.of(name) for name in dict.fromkeys(found) if name != runs[0].score}
 
 
 def monitors_of(runs: Sequence[RunFacts]) -> list[str]:
     """The quantities that were found in the last round of any run."""
-    last = (run.history[-1].get("monitors", {}) for run in runs if len(run.history))
-    return list(dict.fromkeys(name for found in last for name, value in found.items() if value is not None))
+    return list(dict.fromkeys(name for run in runs if run.rounds for name in run.rounds[-1].monitors))
 
 
 def _sites(rows: Sequence[Mapping[str, Any]], labels: Sequence[str], scale: Scale) -> Chart:
@@ -141,7 +155,7 @@ def _sites(rows: Sequence[Mapping[str, Any]], labels: Sequence[str], scale: Scal
     axis = alt.Axis(labels=False, ticks=False)
     tooltip = [
         alt.Tooltip("site:N", title="Site"),
-        alt.Tooltip("value:Q", title=scale.title.capitalize(), format=scale.format),
+        alt.Tooltip("value:Q", title=first_upper(scale.title), format=scale.format),
     ]
     return (
         alt.Chart(alt.InlineData(values=list(rows), name="sites"))
@@ -162,9 +176,10 @@ def run_page(runs: Sequence[RunFacts], live: bool = False) -> str:
     """The page of runs; a ``live`` one asks its server for what is new."""
     labels = _labels(runs)
     named = " and ".join(display(name) for name in labels) if len(runs) < 3 else plural(len(runs), "run", "runs")
-    data = runs[0].config["data"]["name"]
     words = {label: progress(run) for run, label in zip(runs, labels, strict=True)}
-    monitors = {chart_name("monitor", name): MONITORS[name] for name in monitors_of(runs)}
+    monitors = {chart_name("monitor", name): explained(monitor_named(name)) for name in monitors_of(runs)}
+    others = {name.replace("_", "-"): scale.name for name, scale in _others(runs).items()}
+    first = runs[0].evaluation
     return rendered(
         "run.html",
         charts={name: for_page(chart) for name, (_, chart) in run_charts(runs, legend=None).items()},
@@ -172,17 +187,18 @@ def run_page(runs: Sequence[RunFacts], live: bool = False) -> str:
         alternatives={
             "rounds": f"Score over rounds. {' '.join(words.values())}",
             "bytes": "The same over megabytes sent.",
-            "loss": "Loss over rounds.",
             "sites": "The score of each site after the last evaluation, from best to worst.",
-            **{name: f"{title}: {meaning}." for name, (title, meaning) in monitors.items()},
+            **{name: f"{first_upper(title)} over rounds." for name, title in others.items()},
+            **{name: f"{first_upper(meaning)}." for name, meaning in monitors.items()},
         },
-        title=f"{named} on {data}",
+        title=f"{named} on {runs[0].data}",
         looks=looks(labels),
         words=words,
-        protocol=runs[0].evaluation.get("protocol", ""),
+        protocol=first.protocol if first else "",
         warnings=list(dict.fromkeys(w for run in runs for w in run.warnings)),
+        others=others,
         monitors=monitors,
-        known=len(runs[0].history),
+        known=len(runs[0].rounds),
         table=_numbers(runs, labels),
         curves=_curves(runs, labels),
         sites=_site_table(runs, labels),
@@ -194,56 +210,51 @@ def run_page(runs: Sequence[RunFacts], live: bool = False) -> str:
 
 def progress(run: RunFacts) -> str:
     """How far a run has come, in a sentence."""
-    done, found = len(run.history), run.evaluation
-    text = f"{display(run.method)}: {done} of {plural(run.config['rounds'], 'round', 'rounds')}"
-    if not found:
+    text = f"{display(run.method)}: {len(run.rounds)} of {plural(run.planned, 'round', 'rounds')}"
+    found, scale = run.evaluation, run.scale
+    if found is None:
         return f"{text}."
-    scale = scale_of(found)
-    return f"{text}, {scale.score} {scale.value(found[scale.score])}{scale.unit}."
+    return f"{text}, {scale.name} {scale.value(found.values.get(run.score))}{scale.unit}."
 
 
 def _numbers(runs: Sequence[RunFacts], labels: Sequence[str]) -> Table:
     """What each run reached and cost."""
+    scales = {runs[0].score: runs[0].scale} | _others(runs)
     rows = []
     for run, label in zip(runs, labels, strict=True):
-        found = run.evaluation
-        scale = scale_of(found)
-        total = {k: sum(r[k] for r in run.history) for k in ("bytes_up", "bytes_down", "seconds")}
+        values, worst = (run.evaluation.values, run.evaluation.worst_decile) if run.evaluation else ({}, {})
+        score, *others = (Cell(scale.value(value := values.get(name)), value) for name, scale in scales.items())
+        up, down = sum(r.bytes_up for r in run.rounds), sum(r.bytes_down for r in run.rounds)
+        taken = sum(r.seconds for r in run.rounds)
         rows.append(
             [
                 Cell(display(label), display(label)),
-                Cell(str(len(run.history)), len(run.history)),
-                *(
-                    Cell(shown.value(value := found.get(key)), value)
-                    for key, shown in (
-                        ("accuracy", Scale("accuracy")),
-                        (f"{scale.score}_worst_decile", scale),
-                        ("loss", Scale("loss")),
-                    )
-                ),
-                Cell(megabytes(total["bytes_up"]), total["bytes_up"]),
-                Cell(megabytes(total["bytes_down"]), total["bytes_down"]),
-                Cell(seconds(total["seconds"]), total["seconds"]),
+                Cell(str(len(run.rounds)), len(run.rounds)),
+                score,
+                Cell(runs[0].scale.value(least := worst.get(runs[0].score)), least),
+                *others,
+                Cell(megabytes(up), up),
+                Cell(megabytes(down), down),
+                Cell(seconds(taken), taken),
             ]
         )
-    head = ["Run", "Rounds", "Accuracy (%)", "Worst tenth", "Loss", "MB up", "MB down", "Seconds"]
+    first, *rest = (first_upper(scale.title) for scale in scales.values())
+    head = ["Run", "Rounds", first, "Worst tenth", *rest, "MB up", "MB down", "Seconds"]
     return Table("At the last evaluation", head, rows, sortable=len(runs) > 1)
 
 
 def _curves(runs: Sequence[RunFacts], labels: Sequence[str]) -> Table:
-    found = [{row["round"]: row["score"] for row in curve(run.history, "")} for run in runs]
+    found = [{row["round"]: row.get(run.score) for row in curve(run, "")} for run in runs]
     rounds = sorted({r for each in found for r in each})
     rows = [[Cell(str(r)), *(_plain(each.get(r)) for each in found)] for r in rounds]
-    title = scale_of(runs[0].evaluation).title
-    return Table(f"{title.capitalize()} after each round shown", ["Round", *map(display, labels)], rows)
+    return Table(f"{first_upper(runs[0].scale.title)} after each round shown", ["Round", *map(display, labels)], rows)
 
 
 def _site_table(runs: Sequence[RunFacts], labels: Sequence[str]) -> Table:
-    found = [{row["site"]: row["value"] for row in site_rows(run.evaluation, "")} for run in runs]
+    found = [{row["site"]: row["value"] for row in site_rows(run, "")} for run in runs]
     sites = dict.fromkeys(site for each in found for site in each)
     rows = [[Cell(site), *(_plain(each.get(site)) for each in found)] for site in sites]
-    title = scale_of(runs[0].evaluation).title
-    return Table(f"{title.capitalize()} of each site", ["Site", *map(display, labels)], rows)
+    return Table(f"{first_upper(runs[0].scale.title)} of each site", ["Site", *map(display, labels)], rows)
 
 
 def _plain(value: float | None) -> Cell:
@@ -251,7 +262,9 @@ def _plain(value: float | None) -> Cell:
 
 
 def _settings(run: RunFacts) -> Table:
-    return Table(f"Settings of {run.folder}", ["Setting", "Value"], [[Cell(k), Cell(v)] for k, v in flat(run.config)])
+    return Table(
+        f"Settings of {run.folder}", ["Setting", "Value"], [[Cell(k), Cell(v)] for k, v in flat(run.config.table)]
+    )
 
 
 def write_run_report(folders: Sequence[Path], out: Path | None = None) -> Path:

@@ -1,4 +1,4 @@
-"""Numbers as the report writes them: percent with one decimal, or a loss with three digits; intervals in brackets."""
+"""Numbers as the report writes them: as their quantity says, a true minus sign, intervals in brackets."""
 
 from __future__ import annotations
 
@@ -7,52 +7,93 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
-__all__ = ["MINUS", "NONE", "Scale", "megabytes", "plural", "seconds"]
+from manyheads.core.quantities import Quantity, named_quantity
+from manyheads.metrics import METRICS
+from manyheads.monitors import MONITORS
+
+__all__ = [
+    "MINUS",
+    "NONE",
+    "PLAIN",
+    "Scale",
+    "explained",
+    "first_upper",
+    "megabytes",
+    "monitor_named",
+    "plural",
+    "seconds",
+]
 
 MINUS, NONE = "\N{MINUS SIGN}", "\N{EN DASH}"
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How the score of a comparison is written: ``accuracy`` or ``loss``.
+    """How a quantity is written and drawn.
 
-    >>> Scale("accuracy").value(0.9617), Scale("accuracy").gain(0.004), Scale("loss").gain(0.00123)
+    >>> Scale.of("accuracy").value(0.9617), Scale.of("accuracy").gain(0.004), Scale.of("loss").gain(0.00123)
     ('96.2', '+0.4', '+0.00123')
     """
 
-    score: str
+    quantity: type[Quantity]
+
+    @classmethod
+    def of(cls, metric: str) -> Scale:
+        """That of a metric."""
+        return cls(METRICS.get(metric) or named_quantity(metric))
+
+    @property
+    def name(self) -> str:
+        return self.quantity.title
 
     @property
     def factor(self) -> float:
-        """From the facts to what is shown: percent, or the loss itself."""
-        return 100.0 if self.score == "accuracy" else 1.0
+        """From the facts to what is shown."""
+        return self.quantity.factor()
+
+    @property
+    def best_first(self) -> int:
+        """The sign by which values sort from best to worst."""
+        return 1 if self.quantity.higher_is_better is False else -1
 
     @property
     def better(self) -> str:
-        return "higher" if self.score == "accuracy" else "lower"
+        return "lower" if self.quantity.higher_is_better is False else "higher"
 
     @property
     def unit(self) -> str:
         """Of a value, after the number."""
-        return " %" if self.score == "accuracy" else ""
+        return f" {self.quantity.unit}".rstrip()
+
+    @property
+    def units(self) -> str:
+        """Of values and their differences, in words."""
+        return "percent and percentage points" if self.unit == " %" else f"units of the {self.name}"
 
     @property
     def gain_unit(self) -> str:
-        return "percentage points" if self.score == "accuracy" else "of loss"
+        return "percentage points" if self.unit == " %" else f"of {self.name}"
+
+    @property
+    def spread_unit(self) -> str:
+        """Of a standard deviation, at an axis."""
+        return " (points)" if self.unit == " %" else ""
 
     @property
     def title(self) -> str:
         """Of an axis."""
-        return "accuracy (%)" if self.score == "accuracy" else "loss"
+        return self.quantity.axis()
 
     @property
     def gain_title(self) -> str:
-        return "gain over training alone (points)" if self.score == "accuracy" else "loss saved against training alone"
+        if self.quantity.higher_is_better is False:
+            return f"{self.name} saved against training alone"
+        return f"gain over training alone{self.spread_unit}"
 
     @property
     def format(self) -> str:
         """Vega's word for :meth:`value`."""
-        return ".1f" if self.score == "accuracy" else ".3g"
+        return self.quantity.format()
 
     def value(self, value: float | None) -> str:
         if not _known(value):
@@ -73,6 +114,24 @@ class Scale:
     def drawn(self, value: float | None) -> float | None:
         """A value as charts get it."""
         return float(f"{self.factor * value:.5g}") if _known(value) else None
+
+
+PLAIN = Scale(Quantity)
+"""of numbers of which nothing is known"""
+
+
+def monitor_named(name: str) -> type[Quantity]:
+    """A monitored quantity: its title and what it means."""
+    return MONITORS.get(name) or named_quantity(name)
+
+
+def explained(quantity: type[Quantity]) -> str:
+    """Its title, and what it means if that is said."""
+    return ": ".join(words for words in (quantity.title, quantity.meaning) if words)
+
+
+def first_upper(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _known(value: float | None) -> TypeGuard[float]:

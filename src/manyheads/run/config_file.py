@@ -21,6 +21,7 @@ from manyheads.run.training import Training
 
 __all__ = [
     "COMPARISON",
+    "CUSTOM",
     "RUN",
     "SCHEMA",
     "Facts",

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from manyheads.core.checkpoint import rounds_on_disk
+from manyheads.core.contract import Algorithm
 from manyheads.core.errors import UserError
 from manyheads.core.history import rounds_told
 from manyheads.core.store import PersonalStore
@@ -19,14 +20,20 @@ from manyheads.run.result import Run
 __all__ = ["load"]
 
 
-def load(path: str | Path, model: GivenModel | None = None, say: Callable[[str], None] | None = None) -> Run:
+def load(
+    path: str | Path,
+    model: GivenModel | None = None,
+    say: Callable[[str], None] | None = None,
+    algorithm: Algorithm | None = None,
+) -> Run:
     """A run from its folder, up to its last checkpoint that is whole; nothing in the folder is changed.
 
-    A model that was given as a module must be given again. ``say`` is told of damage; without it, it is a warning.
+    A model that was given as a module must be given again, and so must an algorithm whose class is not registered.
+    ``say`` is told of damage; without it, it is a warning.
     """
     path = Path(path)
     config = read_run_config(path)
-    training, algorithm = config.training(path), config.algorithm(path)
+    training, algorithm = config.training(path), algorithm or config.algorithm(path)
     whole = config.model(path, model)
     directory = RunDirectory(path)
     directory.require_checkpoints()

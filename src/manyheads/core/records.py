@@ -1,0 +1,55 @@
+"""Results as frozen dataclasses, and their form in a file: a table with a key for each field.
+
+A field that has a default is left out of the table while it holds it, and keys that no field has are passed over, so
+that files of other versions can be read as long as what they have in common means the same.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BeforeValidator, TypeAdapter, ValidationError
+
+from manyheads.core.errors import UserError
+
+__all__ = ["Interval", "Real", "from_table", "to_table"]
+
+T = TypeVar("T")
+
+
+def _unknown(value: Any) -> Any:
+    return float("nan") if value is None else value
+
+
+def _both_or_none(value: Any) -> Any:
+    return None if isinstance(value, list | tuple) and None in value else value
+
+
+Real = Annotated[float, BeforeValidator(_unknown)]
+"""a number; in a file, where none is infinite or NaN, such a one is null and read as NaN"""
+Interval = Annotated[tuple[float, float] | None, BeforeValidator(_both_or_none)]
+"""two ends, or None where they are not known"""
+
+
+def to_table(value: Any) -> dict[str, Any]:
+    """A dataclass of results, and those inside it, as plain values that JSON can hold."""
+    return dict(TypeAdapter(type(value)).dump_python(value, mode="json", exclude_defaults=True))
+
+
+def from_table(cls: type[T], table: Any, where: object) -> T:
+    """What :func:`to_table` made; ``where`` names the file in an error.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class Level:
+    ...     mean: Real
+    ...     seeds: tuple[int, ...] = ()
+    >>> to_table(Level(0.5)), from_table(Level, {"mean": 1, "seeds": [3], "other": 0}, "file")
+    ({'mean': 0.5}, Level(mean=1.0, seeds=(3,)))
+    """
+    try:
+        return TypeAdapter(cls).validate_python(table)
+    except ValidationError as error:
+        first = error.errors()[0]
+        spot = ".".join(map(str, first["loc"]))
+        raise UserError(f"{where} does not hold what it should: {spot}: {first['msg']}") from None

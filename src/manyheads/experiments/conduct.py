@@ -1,0 +1,141 @@
+"""The course of a comparison: step sizes are tried, the best are repeated, the final models are judged."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from manyheads.core.errors import Damaged, UserError
+from manyheads.core.machine import this_machine
+from manyheads.core.sealed import read_json
+from manyheads.core.settings import as_dict
+from manyheads.experiments.describe import federation_facts
+from manyheads.experiments.methods import Method
+from manyheads.experiments.plan import Plan, refuse_unfit
+from manyheads.experiments.results import ALONE, RESULTS, ComparisonResult, RateTried, description
+from manyheads.experiments.scoring import Judged, judged
+from manyheads.experiments.study import Progress, Study, at_work, judge_trial, train_trial
+from manyheads.experiments.trials import Trial
+from manyheads.run import Evaluate
+from manyheads.run.checks import check
+from manyheads.run.config_file import COMPARISON
+
+__all__ = ["run_comparison"]
+
+MONITORS = ("cka", "head_diversity", "drift")
+POINTS = 10
+"""evaluations in a learning curve, at most"""
+
+
+def run_comparison(
+    plan: Plan,
+    progress: Progress = lambda done, doing: None,
+    say: Callable[[str], None] = warnings.warn,
+    begin: Callable[[], None] = lambda: None,
+) -> ComparisonResult:
+    """Do what is left to do of a comparison.
+
+    ``begin`` is called once it is clear that what is there already is of the same comparison.
+    """
+    refuse_unfit(plan.federation)
+    study, methods, unfit = _study(plan)
+    rates = {name: m.rates(plan.comparison.rates, len(plan.federation)) for name, m in methods.items()}
+    trials = {n: {(r, s): study.trial(m, r, s) for s in plan.seeds for r in rates[n]} for n, m in methods.items()}
+    study.adopt([trial for each in trials.values() for trial in each.values()], say)
+    begin()
+    with at_work(study, plan.training.engine.resolved_workers(), progress, say) as do:
+        do(train_trial, [trials[name][rate, plan.seeds[0]] for name in methods for rate in rates[name]])
+        scores = {n: {r: _validated(study, trials[n][r, plan.seeds[0]]) for r in rates[n]} for n in methods}
+        chosen = {n: max(sound, key=lambda r: sound[r]) for n, each in scores.items() if (sound := _sound(each))}
+        _refuse_diverged(ALONE in chosen, "every step size")
+        finals = {name: [trials[name][rate, seed] for seed in plan.seeds] for name, rate in chosen.items()}
+        do(train_trial, [trial for each in finals.values() for trial in each])
+        finals = {name: each for name, each in finals.items() if not any(map(study.diverged, each))}
+        _refuse_diverged(ALONE in finals, f"a later seed and the step size chosen, {chosen[ALONE]}")
+        do(judge_trial, [trial for each in finals.values() for trial in each])
+    tried = {n: tuple(RateTried(r, s and abs(s[0])) for r, s in each.items() if r) for n, each in scores.items()}
+    diverged = {name: "diverged with every step size, or with a later seed" for name in methods if name not in finals}
+    return _concluded(plan, study, judged(study, finals, tried, plan.comparison.target), unfit | diverged, say)
+
+
+def _study(plan: Plan) -> tuple[Study, dict[str, Method], dict[str, str]]:
+    """The runs to be made, the methods, and those that do not go with this model and were not asked for, with the reason."""
+    training = replace(
+        plan.training,
+        evaluate=Evaluate(split="validation", every=max(1, plan.training.rounds // POINTS), also="always"),
+        monitor=plan.training.monitor or MONITORS,
+        engine=replace(plan.training.engine, workers=1),
+    )
+    methods, unfit = dict(plan.methods), {}
+    for name, method in plan.methods.items():
+        try:
+            check(method.algorithm, plan.model(training.seed), plan.federation, training)
+        except UserError as error:
+            if method.asked:
+                raise
+            unfit[name] = str(error)
+            del methods[name]
+    tuned = {name: method.algorithm for name, method in methods.items() if method.finetuned}
+    if tuned and training.finetune.scope == "none":
+        raise UserError(f"{', '.join(tuned)} fine-tunes", where="finetune", given="none", fix="leave one of them out")
+    study = Study(plan.federation, plan.model, training, plan.config, plan.out, tuple(tuned.values()))
+    return study, methods, unfit
+
+
+def _validated(study: Study, trial: Trial) -> tuple[float, float] | None:
+    """Score and minus loss on validation samples after the last round; None if the run diverged."""
+    last = None if study.diverged(trial) else study.curve(trial)[-1]
+    if last is None or last.loss is None:
+        return None
+    return (last.accuracy if last.accuracy is not None else -last.loss), -last.loss
+
+
+def _sound(scores: Mapping[float | None, tuple[float, float] | None]) -> dict[float | None, tuple[float, float]]:
+    return {rate: score for rate, score in scores.items() if score is not None}
+
+
+def _refuse_diverged(there: bool, with_what: str) -> None:
+    if not there:
+        raise UserError(f"training alone diverged with {with_what}", where="rates", fix="try smaller ones")
+
+
+def _concluded(
+    plan: Plan, study: Study, found: Judged, left_out: dict[str, str], say: Callable[[str], None]
+) -> ComparisonResult:
+    """All that was found, also as a file."""
+    loss = plan.federation.encoding.loss
+    result = ComparisonResult(
+        rounds=plan.training.rounds,
+        seeds=plan.seeds,
+        protocol="mean over clients of each client's own test samples, after the last round"
+        + (f"; {loss}" if loss else ""),
+        score=found.score,
+        target=found.target,
+        methods=found.methods,
+        recommendation=found.recommendation,
+        check=found.check,
+        left_out=left_out,
+        data=federation_facts(plan.federation, plan.training.seed),
+        settings={"comparison": as_dict(plan.comparison), "training": as_dict(study.training)}
+        | {key: table for key, table in plan.config.items() if key != "facts"},
+        machine=this_machine(),
+        described=description(plan.out),
+        command=plan.command,
+    )
+    _say_if_other(plan.out, say)
+    result.write(plan.out)
+    return result
+
+
+def _say_if_other(out: Path, say: Callable[[str], None]) -> None:
+    """Results that are in a folder already and are not those of its settings are told, and made again."""
+    if (out / RESULTS).exists():
+        try:
+            other = read_json(out / RESULTS).get("described") != description(out)
+        except Damaged as error:
+            say(f"{error}; it is made again")
+        else:
+            if other:
+                say(f"{out / RESULTS} is damaged, or of other settings than {COMPARISON} has now; it is made again")

@@ -1,0 +1,201 @@
+"""From the files of a comparison to its results."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from manyheads.core.settings import as_dict
+from manyheads.core.tasks import task_named
+from manyheads.experiments.results import (
+    ALONE,
+    Counts,
+    Gain,
+    MeanGain,
+    MethodResult,
+    Observed,
+    Point,
+    RateTried,
+    Recommendation,
+    SiteGain,
+)
+from manyheads.experiments.study import Study
+from manyheads.experiments.trials import Trial
+from manyheads.experiments.verdicts import LEVEL, Evidence, checked, recommend, verdict
+from manyheads.metrics import METRICS, Metric, spread
+from manyheads.metrics.paired import Estimate, Kind, estimate, overall
+
+__all__ = ["Judged", "judged"]
+
+Values = dict[int, np.ndarray]
+"""of each client that has samples: [seeds, samples], higher is better"""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What the methods reached, gained and cost, and what follows."""
+
+    score: str
+    target: float
+    methods: dict[str, MethodResult]
+    recommendation: Recommendation
+    check: str
+
+
+def judged(
+    study: Study,
+    finals: Mapping[str, Sequence[Trial]],
+    tried: Mapping[str, Sequence[RateTried]],
+    target: float | None,
+) -> Judged:
+    """``finals``: of each method, the runs with all seeds; ``tried``: its step sizes."""
+    metric = METRICS[task_named(study.federation.task).metrics[0]]
+    validation, test = (
+        {name: _values(study, trials, split) for name, trials in finals.items()} for split in ("validation", "test")
+    )
+    curves = {name: _curve(study, trials, metric) for name, trials in finals.items()}
+    target = curves[ALONE][-1].score if target is None else target
+    methods: dict[str, MethodResult] = {}
+    evidence: dict[str, Evidence] = {}
+    for name, trials in finals.items():
+        found: dict[str, Any] = {}
+        if name != ALONE:
+            gain = overall(_differences(validation, name), _kind(metric, "difference"))
+            found = _gains(test, name, study, metric) | {"validation_gain": Gain(**_estimate(gain))}
+        methods[name] = MethodResult(
+            algorithm=as_dict(trials[0].algorithm),
+            finetuned=trials[0].finetuned,
+            rate=trials[0].rate,
+            **_level(test[name], metric),
+            **_cost(study, trials),
+            **_reached(curves[name], target, metric),
+            curve=curves[name],
+            monitors=_monitors(study, trials),
+            rates=tuple(tried[name]),
+            **found,
+        )
+        if name != ALONE:
+            evidence[name] = Evidence(gain, methods[name].bytes / 1e6)
+    samples = sum(v.shape[1] for v in validation[ALONE].values())
+    advice = recommend(evidence, metric, samples, len(finals[ALONE]))
+    best = advice.best
+    check = checked(best, methods[best], metric, advice.method is not None) if best else ""
+    return Judged(metric.name, target, methods, advice, check)
+
+
+def _kind(metric: type[Metric], kind: Kind) -> Kind:
+    """Shares are means of outcomes that are 0 or 1."""
+    return kind if metric.unit == "%" else "measure"
+
+
+def _sign(metric: type[Metric]) -> int:
+    return -1 if metric.higher_is_better is False else 1
+
+
+def _values(study: Study, trials: Sequence[Trial], split: Literal["validation", "test"]) -> Values:
+    """Whether each sample was right, or minus its loss."""
+    tried = [study.outcomes(trial, split) for trial in trials]
+    classes = study.federation.task == "classification"
+    stacked = np.stack([o.correct if classes else -o.loss for o in tried])
+    ends = np.cumsum(tried[0].sizes)
+    parts = zip(ends - tried[0].sizes, ends, strict=True)
+    return {client: stacked[:, start:end] for client, (start, end) in enumerate(parts) if end > start}
+
+
+def _differences(values: Mapping[str, Values], name: str) -> list[np.ndarray]:
+    return [values[name][client] - alone for client, alone in values[ALONE].items()]
+
+
+def _level(values: Values, metric: type[Metric]) -> dict[str, Any]:
+    """The mean over clients on test samples, its interval, and how it is spread over clients."""
+    mean = overall(list(values.values()), _kind(metric, "share"))
+    per_seed = np.stack([v.mean(axis=1) for v in values.values()]).mean(axis=0)
+    clients = np.array([v.mean() for v in values.values()])
+    facts = spread(clients)
+    low, high = mean.interval(LEVEL)
+    if _sign(metric) < 0:  # values are minus the metric
+        per_seed, low, high = -per_seed, -high, -low
+        facts |= {k: -facts[k] for k in ("mean", "worst_decile")}
+    if metric.unit == "%":
+        low, high = max(low, 0.0), min(high, 1.0)
+    return {
+        "score": facts["mean"],
+        "interval": (low, high) if np.isfinite(low) and np.isfinite(high) else None,
+        "per_seed": tuple(per_seed.tolist()),
+        "worst_decile": facts["worst_decile"],
+        "spread": facts["std"],
+    }
+
+
+def _gains(values: Mapping[str, Values], name: str, study: Study, metric: type[Metric]) -> dict[str, Any]:
+    """Over training alone: on average, and of every client, on its test samples."""
+    kind = _kind(metric, "difference")
+    sign = _sign(metric)
+    rows = []
+    for client, alone in values[ALONE].items():
+        gain = estimate(values[name][client] - alone, kind)
+        rows.append(
+            SiteGain(
+                client=client,
+                name=study.federation.client_name(client),
+                samples=alone.shape[1],
+                alone=sign * float(alone.mean()),
+                score=sign * float(values[name][client].mean()),
+                **_estimate(gain),
+                verdict=verdict(gain),
+            )
+        )
+    counts = Counter(row.verdict for row in rows)
+    mean = overall(_differences(values, name), kind)
+    clients = Counts(counts["gains"], counts["loses"], counts["unclear"])
+    return {"gain": MeanGain(**_estimate(mean), verdict=verdict(mean), clients=clients), "gains": tuple(rows)}
+
+
+def _estimate(found: Estimate) -> dict[str, Any]:
+    low, high = found.interval(LEVEL)
+    return {"gain": found.value, "interval": (low, high) if np.isfinite(found.variance) else None}
+
+
+def _cost(study: Study, trials: Sequence[Trial]) -> dict[str, Any]:
+    """Bytes of a whole run over all clients, and the time it took here; means over seeds."""
+    histories = [study.history(trial) for trial in trials]
+    mean = {k: float(np.mean([sum(v for _, v in h.column(k)) for h in histories])) for k in ("bytes_up", "bytes_down")}
+    return {
+        **{k: round(v) for k, v in mean.items()},
+        "bytes": round(sum(mean.values())),
+        "seconds": float(np.mean([sum(v for _, v in h.column("seconds")) for h in histories])),
+    }
+
+
+def _curve(study: Study, trials: Sequence[Trial], metric: type[Metric]) -> tuple[Point, ...]:
+    """On validation samples, after some of the rounds: mean, lowest and highest of the seeds."""
+    points = []
+    for at in zip(*(study.curve(trial) for trial in trials), strict=True):
+        scores = [value for p in at if (value := getattr(p, metric.name)) is not None]
+        if scores:
+            sent = round(float(np.mean([p.bytes for p in at])))
+            points.append(Point(at[0].round, sent, float(np.mean(scores)), min(scores), max(scores)))
+    return tuple(points)
+
+
+def _monitors(study: Study, trials: Sequence[Trial]) -> dict[str, tuple[Observed, ...]]:
+    """Quantities of the representation and the heads over the rounds, means over seeds, of those that the method has."""
+    found: dict[str, tuple[Observed, ...]] = {}
+    for name in study.training.monitor:
+        rounds: dict[int, list[float]] = {}
+        for trial in trials:
+            for round, value in study.history(trial).column(name):
+                rounds.setdefault(round, []).append(value)
+        if rounds:
+            found[name] = tuple(Observed(r, float(np.mean(values))) for r, values in rounds.items())
+    return found
+
+
+def _reached(curve: Sequence[Point], target: float, metric: type[Metric]) -> dict[str, Any]:
+    """The first round after which the target was reached, and the bytes until then; None if never."""
+    hit = next((p for p in curve if _sign(metric) * (p.score - target) >= 0), None)
+    return {"rounds_to_target": hit and hit.round, "bytes_to_target": hit and hit.bytes}

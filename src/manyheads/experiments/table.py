@@ -1,0 +1,72 @@
+"""The results of a comparison as a table of words: what a terminal shows, and a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from manyheads.core.quantities import Quantity
+
+if TYPE_CHECKING:
+    from manyheads.experiments.results import ComparisonResult
+
+__all__ = ["aligned", "difference", "difference_unit", "table_of"]
+
+
+def table_of(result: ComparisonResult) -> tuple[list[str], list[list[str]]]:
+    """Headings, and a row for each method, best first."""
+    metric = result.metric
+    head = [
+        *("method", metric.title, "95 % interval", "worst tenth", "sites gain / lose / unclear", "MB", "step size"),
+    ]
+    rows = []
+    for name in result.ranked:
+        method = result[name]
+        counts = method.gain.clients if method.gain else None
+        rows.append(
+            [
+                name,
+                number(metric, method.score),
+                " to ".join(number(metric, end) for end in method.interval) if method.interval else "",
+                number(metric, method.worst_decile),
+                f"{counts.gains} / {counts.loses} / {counts.unclear}" if counts else "",
+                f"{method.bytes / 1e6:.1f}",
+                "" if method.rate is None else f"{method.rate:g}",
+            ]
+        )
+    return head, rows
+
+
+def aligned(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table as lines of text, the first column to the left.
+
+    >>> print(aligned(["method", "MB"], [["fedavg", "12"]]))
+    method  MB
+    fedavg  12
+    """
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    lines = (
+        "  ".join(cell.rjust(w) if i else cell.ljust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True)))
+        for row in (head, *rows)
+    )
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def number(metric: type[Quantity], value: float) -> str:
+    """A value without its unit."""
+    return f"{metric.factor() * value:{metric.format()}}"
+
+
+def difference(metric: type[Quantity], value: float) -> str:
+    """A difference of two values, with its sign.
+
+    >>> from manyheads.metrics import Accuracy
+    >>> difference(Accuracy, 0.0512)
+    '+5.1'
+    """
+    return f"{metric.factor() * value:+{metric.format()}}"
+
+
+def difference_unit(metric: type[Quantity]) -> str:
+    """What differences are counted in: points of accuracy, or the loss itself."""
+    return f"points of {metric.title}" if metric.unit == "%" else f"of {metric.title}"
