@@ -26,7 +26,7 @@ from manyheads.core.tasks import TASKS, Task
 from manyheads.core.trees import Params, State, Tree
 from manyheads.data import Federation
 from manyheads.engines.engine import Engine
-from manyheads.experiments import compare
+from manyheads.experiments import ComparisonResult, compare
 from manyheads.metrics import METRICS, Metric, Predictions, SampleMetric
 from manyheads.models import Model
 from manyheads.monitors import MONITORS, Monitor
@@ -44,6 +44,7 @@ __all__ = [
     "Algorithm",
     "Batch",
     "Cohort",
+    "ComparisonResult",
     "Ditto",
     "Each",
     "Engine",

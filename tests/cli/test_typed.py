@@ -69,6 +69,12 @@ def test_data_of_ones_own_is_described_and_compared(here, capsys):
     facts = facts_of(capsys, "compare", "own_things:Blobs", "--data.samples", 40, *words, "--out", "a")
     assert {"local", "fedavg", "mine", "mine+ft"} == facts["methods"].keys()
     assert facts["data"]["data"] == "blobs"
+    forget(here)  # as a resume in another process finds it
+    told = error_of(capsys, "compare", "--resume", "--out", "a")
+    assert "own_things:Mine" in told
+    assert "own_things:Blobs" in told
+    again = facts_of(capsys, "compare", "own_things:Blobs", "--resume", "--out", "a", *words[:2])
+    assert again["methods"] == facts["methods"]
 
 
 def test_a_method_of_ones_own_is_shown(here, capsys):

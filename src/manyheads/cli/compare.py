@@ -32,7 +32,7 @@ from manyheads.experiments.plan import Comparison, Plan, refuse_unfit
 from manyheads.experiments.results import RESULTS, ComparisonResult
 from manyheads.experiments.study import Progress as Follow
 from manyheads.experiments.table import table_of
-from manyheads.run.config import Config, prepare
+from manyheads.run.config import Config, prepare, with_code
 from manyheads.run.config_file import COMPARISON, read_settings
 
 __all__ = ["compare", "compare_flags"]
@@ -93,6 +93,7 @@ def compare(
     if out and not resume:
         fresh_folder(out)
     whole = as_dict(config) | made | {"compare": as_dict(comparison)}  # as it was made: found again from any folder
+    whole = with_code(whole, algorithm=[m.algorithm for m in methods.values()])
     with nullcontext(out) if out else reserved(usual) as place, locked(place):
         sweep(place)
         plan = Plan(federation, model, config.training(), comparison, methods, made, place)
