@@ -61,7 +61,19 @@ def measure(paper: Deng2022, phi: float, say: Say) -> dict[str, Any]:
     chosen = np.unique(np.linspace(0, min(done, paper.rounds) - 1, paper.views).astype(int)).tolist()
     omega = max(_spectral(path[c] - path[0]) for c in (*chosen, -1))
     local = [{"round": c + 1} | _local(paper, land, algorithm, path[c], c + 1, loss[c], omega) for c in chosen]
+    return _summary(paper, phi, loss, square, far, omega, local)
 
+
+def _summary(
+    paper: Deng2022,
+    phi: float,
+    loss: list[float],
+    square: list[float],
+    far: list[float],
+    omega: float,
+    local: list[dict[str, Any]],
+) -> dict[str, Any]:
+    """Of a run: losses, squared gradient norms and distances from the start after each round, and some rounds' steps."""
     m_d, n = paper.width / paper.outputs, paper.samples
     upper = [g / (m_d * v) for g, v in zip(square, loss, strict=True)]
     lower = [u * n**2 / phi for u in upper]
@@ -104,7 +116,7 @@ def measure(paper: Deng2022, phi: float, say: Say) -> dict[str, Any]:
 def _local(
     paper: Deng2022, land: Landscape, algorithm: LocalSGD, start: Tree, round: int, loss: float, omega: float
 ) -> dict[str, Any]:
-    """The local steps of one round, done again: local losses, deviation (Lemma 4), gradient changes (Lemma 5)."""
+    """The local steps of one round, repeated: local losses, deviation (Lemma 4), gradient changes (Lemma 5)."""
     cohort = land.cohort_at(round, Traced)
     end = algorithm.local(cohort, State(model=start), State()).model
     assert isinstance(cohort, Traced)
@@ -112,7 +124,11 @@ def _local(
     first, visited = land.flat(start), [land.flat(params) for params in cohort.visited]
     relative = [land.losses(w) / land.losses(first) for w in (*visited, land.flat(end))]
     deviation = [float((w - first).square().sum(dim=1).mean()) for w in visited]
-    m_d, L, last = paper.width / paper.outputs, paper.depth, visited[-1]  # t_c + tau - 1, the farthest that is meant
+    m_d, L, last = (
+        paper.width / paper.outputs,
+        paper.depth,
+        visited[-1],
+    )  # last: iteration t_c + tau - 1, the last of the round
     change = float((land.gradients(last) - land.gradients(first)).square().sum(dim=1).mean())
     outputs = float((land.outputs(last) - land.outputs(first)).square().sum(dim=2).max())
     own = [cohort.visited[-1].map(lambda v, i=i: v[i]) for i in range(len(land))]
