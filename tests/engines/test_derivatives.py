@@ -8,8 +8,8 @@ from torch import nn
 from torch.func import functional_call
 
 from manyheads.core.tasks import Classification, task_named
-from manyheads.engines.chain import Chain
 from manyheads.engines.derivatives import Losses, gradient, hvp
+from manyheads.models.chain import Chain
 
 CLIENTS, BATCH = 3, 7
 

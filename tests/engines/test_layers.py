@@ -8,9 +8,10 @@ import torch
 
 from manyheads import SGD
 from manyheads.core.tasks import Classification
-from manyheads.engines.chain import Chain, descend
+from manyheads.engines.chain import descend
 from manyheads.engines.descent import Descent
 from manyheads.engines.layers import Direct, Dual, Start, Steps, Trail, layer_for
+from manyheads.models.chain import Chain
 
 MOMENTUM = SGD(lr=0.05, momentum=0.6)
 PLAIN = SGD(lr=0.05, momentum=0.0)

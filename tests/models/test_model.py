@@ -9,8 +9,7 @@ from torch import nn
 
 from manyheads import Engine, FedAvg, FedRep, Local, Model, UserError, simulate
 from manyheads.core.tasks import task_named
-from manyheads.models import MLP, MODELS, LinearRepresentation, build_model
-from manyheads.models.stacked import is_plain, stacked_forward
+from manyheads.models import MLP, MODELS, LinearRepresentation, Net, build_model
 
 
 def deep_net() -> nn.Sequential:
@@ -248,7 +247,7 @@ def stacked_error(module: nn.Module, shape: tuple[int, ...]) -> float:
     like = next(module.parameters())
     x = torch.randn(4, 7, *shape, generator=g).to(like.dtype)
     params = {k: torch.randn(4, *p.shape, generator=g).to(p.dtype) / 3 for k, p in module.named_parameters()}
-    out = stacked_forward(module, params, x, is_plain(module))
+    out = Net(module).stacked(params, x)
     worst = 0.0
     for client in range(4):
         own = copy.deepcopy(module)
@@ -261,7 +260,7 @@ def stacked_error(module: nn.Module, shape: tuple[int, ...]) -> float:
 
 @pytest.mark.parametrize("make", [small_net, nested, lambda: small_net().double(), lambda: nn.Linear(6, 2)])
 def test_chains_of_linear_layers_give_the_same_by_matrix_products_as_one_by_one(make):
-    assert is_plain(make())
+    assert Net(make()).chain is not None
     assert stacked_error(make(), (6,)) <= 1e-6
 
 
@@ -276,7 +275,7 @@ def test_chains_of_linear_layers_give_the_same_by_matrix_products_as_one_by_one(
     ids=["convolutions", "flatten", "layer norm", "plain, but not on vectors"],
 )
 def test_other_models_give_the_same_by_vmap_as_one_by_one(module, shape):
-    assert not is_plain(module) or len(shape) > 1
+    assert Net(module).chain is None or len(shape) > 1
     assert stacked_error(module, shape) <= 1e-6
 
 

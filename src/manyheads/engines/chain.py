@@ -1,112 +1,37 @@
-"""SGD on plain chains of linear layers, the backward pass written by hand.
+"""SGD on plain chains of linear layers, with gradients written by hand.
 
-For such a chain the gradient of a weight is one matrix product, ``dZ^T H``. Steps of the papers' MLPs cost more in memory
-traffic and calls than in arithmetic, so each layer takes the form of them that moves least (:mod:`.layers`). Measured, this
-is 2 to 4 times as fast as autograd.
+The gradient of a layer's weight is one matrix product, ``dZ^T H``, of its inputs H and the gradient dZ with respect to its
+outputs. For small batches, calls and memory traffic cost more than arithmetic, so each layer is kept in the form that needs
+least of them (:mod:`.layers`).
 
 Shapes: T steps, C clients, B samples of a batch, I inputs and O outputs of a layer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Mapping
 
 import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.nn import functional
+from torch import Tensor
 
 from manyheads.core.optim import SGD
 from manyheads.core.tasks import Task
+from manyheads.engines.activations import activations_of
 from manyheads.engines.client_data import take
 from manyheads.engines.descent import Pull
 from manyheads.engines.layers import Dual, Layer, Start, Steps, layer_for
-from manyheads.models.net import is_tied
+from manyheads.models.chain import Chain
+from manyheads.models.net import Net
 
-__all__ = ["Chain", "descend"]
-
-aten = torch.ops.aten
-
-
-class Activation(NamedTuple):
-    """An activation s, by what it gives: h = s(z)."""
-
-    apply: Callable[[Tensor], Tensor]
-    """in place"""
-    slope: Callable[[Tensor, Tensor], Tensor]
-    """``g s'(z)``, from g and h"""
-    bend: Callable[[Tensor, Tensor, Tensor], Tensor | None]
-    """``g s''(z) r``, from g, h and r; None where it is zero"""
+__all__ = ["by_hand", "descend", "loss_and_slope"]
 
 
-_ACTIVATIONS: dict[type[nn.Module], Activation] = {
-    nn.ReLU: Activation(torch.relu_, lambda g, h: aten.threshold_backward(g, h, 0), lambda g, h, r: None),
-    nn.Tanh: Activation(
-        torch.tanh_, lambda g, h: aten.tanh_backward(g, h), lambda g, h, r: aten.tanh_backward(g * r, h).mul_(-2 * h)
-    ),
-    nn.Sigmoid: Activation(
-        torch.sigmoid_,
-        lambda g, h: aten.sigmoid_backward(g, h),
-        lambda g, h, r: aten.sigmoid_backward(g * r, h).mul_(1 - 2 * h),
-    ),
-    nn.ELU: Activation(
-        functional.elu_,
-        lambda g, h: aten.elu_backward(g, 1.0, 1, 1, True, h),
-        lambda g, h, r: (g * r).mul_((h + 1).mul_(h <= 0)),
-    ),
-}
-
-
-@dataclass(frozen=True)
-class Link:
-    """A linear layer, by its name among the model's parameters, and the activation after it."""
-
-    name: str
-    linear: nn.Linear
-    activation: Activation | None
-
-
-class Chain:
-    """The layers of a module that is nothing but linear layers with a known activation after each, or none."""
-
-    def __init__(self, links: list[Link], flat: bool) -> None:
-        self.links, self._flat = links, flat
-
-    @classmethod
-    def of(cls, module: nn.Module, prefix: str = "") -> Chain | None:
-        """The chain that a module is, ``prefix`` standing before its parameters' names; None if it is none."""
-        if any(m._forward_hooks or m._forward_pre_hooks for m in module.modules()):
-            return None  # something else happens in between
-        if is_tied(module):
-            return None  # layers that share a weight move it together
-        layers = list(_layers(module, prefix))
-        flat = repr(layers[0][1]) == repr(nn.Flatten()) if layers else False
-        links: list[Link] = []
-        for name, layer in layers[flat:]:
-            if type(layer) is nn.Linear and all(layer is not link.linear for link in links):
-                links.append(Link(name, layer, None))
-            elif type(layer) in _ACTIVATIONS and links and links[-1].activation is None:
-                if getattr(layer, "alpha", 1.0) != 1.0:
-                    return None
-                links[-1] = Link(links[-1].name, links[-1].linear, _ACTIVATIONS[type(layer)])
-            else:
-                return None
-        return cls(links, flat) if links else None
-
-    def reads(self, x: Tensor) -> bool:
-        """Whether samples like these can go through it."""
-        return x.dtype == self.links[0].linear.weight.dtype and (x.ndim == 2 or self._flat)
-
-
-def _layers(module: nn.Module, name: str) -> Iterator[tuple[str, nn.Module]]:
-    if type(module) is not nn.Sequential:
-        yield name, module
-        return
-    for part, child in module._modules.items():  # not named_children(), which shows a shared layer only once
-        assert child is not None
-        yield from _layers(child, f"{name}{part}.")
+def by_hand(net: Net, x: Tensor, task: Task) -> Chain | None:
+    """The layers of a net that can be trained on these samples without autograd; None if it cannot."""
+    if net.chain is None or not net.chain.reads(x) or task.closed_form is None or activations_of(net.chain) is None:
+        return None
+    return net.chain
 
 
 @torch.no_grad()
@@ -123,7 +48,9 @@ def descend(
 
     Gives the sum of each client's losses, [C].
     """
-    layers, lowest = _on_their_way(chain, steps, params, into, opt, prox, correction)
+    layers, lowest = _layers(chain, steps, params, into, opt, prox, correction)
+    activations = activations_of(chain)
+    assert activations is not None
     first, x = layers[0], steps.x.flatten(1)
     rows_TCB = first.rows(steps) if isinstance(first, Dual) else steps.rows_TCB
     loss_C = steps.weight_TCB.new_zeros(len(steps.plans))
@@ -139,14 +66,14 @@ def descend(
         rows, weight, labels = (v[time, :active, :width] for v in (rows_TCB, steps.weight_TCB, steps.labels_TCB))
         h = rows if isinstance(first, Dual) else take(x, rows)
         outputs = []
-        for link, layer in zip(chain.links, layers, strict=True):
+        for activation, layer in zip(activations, layers, strict=True):
             h = layer.forward(h)
-            h = h if link.activation is None else link.activation.apply(h)
+            h = h if activation is None else activation.apply(h)
             outputs.append(h)
         loss, slope = loss_and_slope(steps.task, labels, weight, h)
         loss_C[:active] += loss
         for level in range(len(layers) - 1, lowest - 1, -1):
-            activation = chain.links[level].activation
+            activation = activations[level]
             slope = slope if activation is None else activation.slope(slope, outputs[level])
             down = layers[level].down(slope) if level > lowest else slope  # before the weight moves
             layers[level].move(slope)
@@ -156,7 +83,7 @@ def descend(
     return loss_C
 
 
-def _on_their_way(
+def _layers(
     chain: Chain,
     steps: Steps,
     params: Mapping[str, Tensor],

@@ -8,9 +8,10 @@ from torch import Tensor
 
 from manyheads.core.optim import SGD
 from manyheads.core.trees import Tree
-from manyheads.engines.chain import Chain, descend
+from manyheads.engines.chain import descend
 from manyheads.engines.layers import Steps
 from manyheads.engines.local_update import LocalUpdate
+from manyheads.models.chain import Chain
 
 __all__ = ["chained"]
 

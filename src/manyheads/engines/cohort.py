@@ -21,7 +21,7 @@ from manyheads.core.optim import SGD, FineTune, TorchOptimizer
 from manyheads.core.randomness import Purpose, steps_per_pass
 from manyheads.core.trees import State, Tree
 from manyheads.engines.autograd import differentiated
-from manyheads.engines.chain import Chain
+from manyheads.engines.chain import by_hand
 from manyheads.engines.chained import chained
 from manyheads.engines.client_data import ClientBatch, ClientData, slices
 from manyheads.engines.derivatives import Losses, gradient, hvp
@@ -31,6 +31,7 @@ from manyheads.engines.looped import looped
 from manyheads.engines.stacked import stacked
 from manyheads.engines.ways import CHAIN_STACK_BELOW, STACK_BELOW, Mode
 from manyheads.models import Model, Net
+from manyheads.models.chain import Chain
 
 __all__ = ["LocalCohort", "fine_tuned"]
 
@@ -58,7 +59,6 @@ class LocalCohort:
         self._draws = Draws(model, data, self._addresses, round, purpose)
         self._values = Values(model.params.all, len(self._addresses))
         self._loss = TrainLoss(len(self._addresses), data.x.device, data.dtype)
-        self._chains: dict[Net, Chain | None] = {}
         model.module.train()
 
     @property
@@ -230,13 +230,8 @@ class LocalCohort:
         return self.mode == "stacked" or (small and len(self._addresses) > 1)
 
     def _chain(self, net: Net, x: Tensor) -> Chain | None:
-        """The layers, if they are a plain chain, which needs no autograd; augmented images are made batch by batch."""
-        if self.data.task.closed_form is None:
-            return None
-        if net not in self._chains:
-            self._chains[net] = Chain.of(net.module, net.prefix)
-        chain = self._chains[net]
-        return chain if chain is not None and chain.reads(x) and not self.data.augment else None
+        """The layers, if they are trained without autograd; augmented images are made batch by batch."""
+        return None if self.data.augment else by_hand(net, x, self.data.task)
 
     def _features_last(self, part: Tree, plans: list[Plan]) -> bool:
         """Only the head is trained, on at least one pass: the frozen body's features are computed once."""

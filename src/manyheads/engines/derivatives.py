@@ -15,8 +15,10 @@ import torch
 from torch import Tensor
 
 from manyheads.core.tasks import Task
-from manyheads.engines.chain import Chain, loss_and_slope
+from manyheads.engines.activations import Activation, activations_of
+from manyheads.engines.chain import loss_and_slope
 from manyheads.engines.layers import product
+from manyheads.models.chain import Chain, Link
 
 __all__ = ["Losses", "gradient", "hvp"]
 
@@ -46,24 +48,24 @@ def gradient(
     """The loss of every client, [C], and its gradient with respect to ``params`` (shared or not), [C, ...]."""
     layers = _layers(chain, params)
     inputs, h = [], x_CBI
-    for link, (weight, bias) in zip(chain.links, layers, strict=True):
+    for _, activation, weight, bias in layers:
         inputs.append(h)
         h = product(h, weight.mT, bias)
-        h = h if link.activation is None else link.activation.apply(h)
+        h = h if activation is None else activation.apply(h)
     loss_C, slope = losses.slope(h)
     found: dict[str, Tensor] = {}
-    for level, link in reversed(list(enumerate(chain.links))):
+    for level, (link, activation, weight, _) in reversed(list(enumerate(layers))):
         if found.keys() == params.keys():
             break
-        if link.activation is not None:
-            slope = link.activation.slope(slope, h)
+        if activation is not None:
+            slope = activation.slope(slope, h)
         h = inputs[level]
         if f"{link.name}weight" in params:
             found[f"{link.name}weight"] = torch.bmm(slope.mT, h)
         if f"{link.name}bias" in params:
             found[f"{link.name}bias"] = slope.sum(dim=1)
         if level:
-            slope = product(slope, layers[level][0])
+            slope = product(slope, weight)
     return loss_C, {name: found[name] for name in params}
 
 
@@ -75,28 +77,28 @@ def hvp(
     layers = _layers(chain, params)
     seen: list[tuple[Tensor, Tensor | None, Tensor | None]] = []
     h, Rh = x_CBI, None
-    for link, (weight, bias) in zip(chain.links, layers, strict=True):
+    for link, activation, weight, bias in layers:
         V, v = (vector.get(f"{link.name}{kind}") for kind in ("weight", "bias"))
         Rz = _sum(None if V is None else product(h, V.mT), None if Rh is None else product(Rh, weight.mT))
         if v is not None:
             Rz = v.unsqueeze(1).expand(*h.shape[:2], -1) if Rz is None else Rz.add_(v.unsqueeze(1))
         seen.append((h, Rh, Rz))
         h, Rh = product(h, weight.mT, bias), Rz
-        if link.activation is not None:
-            h = link.activation.apply(h)
-            Rh = None if Rz is None else link.activation.slope(Rz, h)
+        if activation is not None:
+            h = activation.apply(h)
+            Rh = None if Rz is None else activation.slope(Rz, h)
     loss_C, slope = losses.slope(h)
     assert Rh is not None, "the vector is along no parameter of the chain"
     Rslope: Tensor | None = losses.curved(h, Rh)
     found: dict[str, Tensor] = {}
-    for level, link in reversed(list(enumerate(chain.links))):
+    for level, (link, activation, weight, _) in reversed(list(enumerate(layers))):
         if found.keys() == params.keys():
             break
         below, Rbelow, Rz = seen[level]
-        if link.activation is not None:
-            bend = None if Rz is None else link.activation.bend(slope, h, Rz)
-            Rslope = _sum(bend, None if Rslope is None else link.activation.slope(Rslope, h))
-            slope = link.activation.slope(slope, h)
+        if activation is not None:
+            bend = None if Rz is None else activation.bend(slope, h, Rz)
+            Rslope = _sum(bend, None if Rslope is None else activation.slope(Rslope, h))
+            slope = activation.slope(slope, h)
         assert Rslope is not None
         if f"{link.name}weight" in params:
             found[f"{link.name}weight"] = torch.bmm(Rslope.mT, below)
@@ -105,7 +107,7 @@ def hvp(
         if f"{link.name}bias" in params:
             found[f"{link.name}bias"] = Rslope.sum(dim=1)
         if level:
-            weight, V = layers[level][0], vector.get(f"{link.name}weight")
+            V = vector.get(f"{link.name}weight")
             Rslope = product(Rslope, weight)
             if V is not None:
                 Rslope.baddbmm_(slope, V)
@@ -114,11 +116,18 @@ def hvp(
     return loss_C, {name: found[name] for name in params}
 
 
-def _layers(chain: Chain, params: Mapping[str, Tensor]) -> list[tuple[Tensor, Tensor | None]]:
-    """Each layer's weight and bias: those given, or the module's own."""
+def _layers(chain: Chain, params: Mapping[str, Tensor]) -> list[tuple[Link, Activation | None, Tensor, Tensor | None]]:
+    """Each link with its activation, its weight and its bias: those given, or the module's own."""
+    activations = activations_of(chain)
+    assert activations is not None
     return [
-        (params.get(f"{link.name}weight", link.linear.weight), params.get(f"{link.name}bias", link.linear.bias))
-        for link in chain.links
+        (
+            link,
+            activation,
+            params.get(f"{link.name}weight", link.linear.weight),
+            params.get(f"{link.name}bias", link.linear.bias),
+        )
+        for link, activation in zip(chain.links, activations, strict=True)
     ]
 
 
