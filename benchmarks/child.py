@@ -9,11 +9,12 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 from plain import Plain
 from workloads import WORKLOADS, Workload
+
+from manyheads.core.round_end import RoundEnd
 
 
 def main(engine: str, name: str) -> None:
@@ -49,10 +50,11 @@ def time_ours(workload: Workload, workers: int) -> None:
     sys.stdin.readline()
     left, spent = time.perf_counter(), time.process_time()
 
-    def on_round(record: dict[str, Any]) -> None:
+    def on_round(end: RoundEnd) -> None:
         nonlocal left, spent
         whole = time.perf_counter() - left
-        timed.append(whole - record["seconds"] if workload.evaluation else record["seconds"])
+        seconds = end.record["seconds"]
+        timed.append(whole - seconds if workload.evaluation else seconds)
         if len(timed) == workload.rounds:
             print(sum(timed) / len(timed), (time.process_time() - spent) / len(timed), flush=True)
             timed.clear()

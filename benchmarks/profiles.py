@@ -10,12 +10,12 @@ import argparse
 import json
 import time
 from pathlib import Path
-from typing import Any
 
 from torch.profiler import ProfilerActivity, profile
 from workloads import WORKLOADS, Workload, known
 
 from manyheads.core.machine import machine_facts
+from manyheads.core.round_end import RoundEnd
 
 RESULT = Path(__file__).parent / "results" / "profiles.json"
 SECONDS = 3.0
@@ -49,12 +49,12 @@ def shares(workload: Workload) -> dict[str, float]:
     watch = profile(activities=[ProfilerActivity.CPU])
     started = 0.0
 
-    def on_round(record: dict[str, Any]) -> None:
+    def on_round(end: RoundEnd) -> None:
         nonlocal started
-        if record["round"] == 2:  # after a warm-up
+        if end.record["round"] == 2:  # after a warm-up
             watch.__enter__()
             started = time.perf_counter()
-        elif record["round"] > 2 and time.perf_counter() - started >= SECONDS:
+        elif end.record["round"] > 2 and time.perf_counter() - started >= SECONDS:
             raise Done
 
     try:

@@ -20,6 +20,7 @@ from manyheads.core.settings import as_dict, build
 from manyheads.data import LinearTasks
 from manyheads.engines.client_data import ClientData
 from manyheads.engines.cohort import LocalCohort
+from manyheads.metrics import Loss
 from manyheads.models import LinearRepresentation, build_model
 
 NAMES = sorted(ALGORITHMS)
@@ -268,7 +269,7 @@ def test_new_clients_and_fine_tuning_work_for_every_method(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_outcomes_are_those_of_the_models_that_the_protocol_names(name):
+def test_predictions_are_those_of_the_models_that_the_protocol_names(name):
     """For every model of every method: sample by sample the same as what the history says."""
     case = fits(name)
     for kind in ("auto", "finetuned", *case["algorithm"].models):
@@ -277,12 +278,12 @@ def test_outcomes_are_those_of_the_models_that_the_protocol_names(name):
         run = simulate(
             case["algorithm"], case["model"], case["federation"], rounds=2, cohort=2, finetune=tune, evaluate=evaluate
         )
-        found = run.outcomes(case["federation"], "test").sums()
+        found, has = Loss().of_clients(run.predictions(case["federation"]))
         said = run.history[-1]["evaluation"]["per_client"]["loss"]
-        assert (found.loss / found.samples)[found.samples > 0] == pytest.approx(said, rel=1e-9), kind
-        tuned = run.outcomes(case["federation"], "test", finetuned=True).sums()
+        assert found[has] == pytest.approx(said, rel=1e-9), kind
+        tuned, has = Loss().of_clients(run.predictions(case["federation"], finetuned=True))
         said = next((f["per_client"]["loss"] for f in run.final), said)  # no second time if the protocol is about them
-        assert (tuned.loss / tuned.samples)[tuned.samples > 0] == pytest.approx(said, rel=1e-9), kind
+        assert tuned[has] == pytest.approx(said, rel=1e-9), kind
 
 
 # -- settings ----------------------------------------------------------------------------------------------------------

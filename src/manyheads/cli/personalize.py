@@ -15,6 +15,7 @@ from manyheads.cli.output import Plain
 from manyheads.cli.typed import OwnAlgorithm, OwnModel, import_own
 from manyheads.core.errors import UserError, one_of
 from manyheads.core.plain import to_json, visible
+from manyheads.core.tasks import task_named
 from manyheads.onboarding import personalize as make_personal
 from manyheads.onboarding import save_personal
 from manyheads.onboarding.export import FORMATS, require
@@ -138,7 +139,7 @@ def _numbers(text: str | None) -> list[int] | None:
 
 def _show(facts: dict[str, Any]) -> None:
     console = Plain()
-    classes, base, curve = facts["task"] == "classification", facts["baseline"], facts["curve"]
+    classes, base, curve = task_named(facts["task"]).classes, facts["baseline"], facts["curve"]
     measure = "accuracy" if classes else "rmse"
 
     def number(score: dict[str, Any], key: str = measure) -> str:

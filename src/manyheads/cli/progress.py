@@ -12,8 +12,11 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemaining
 
 from manyheads.cli.output import Words
 from manyheads.cli.stops import check
+from manyheads.core.history import metrics_of
+from manyheads.core.quantities import named_quantity
+from manyheads.metrics import METRICS
 
-__all__ = ["progress"]
+__all__ = ["progress", "title_of"]
 
 SECONDS_BETWEEN_LINES = 5.0
 
@@ -48,10 +51,14 @@ class _Follow:
 
     @staticmethod
     def _score(record: dict[str, Any]) -> str:
-        result = record.get("evaluation", {})
-        if result.get("accuracy") is not None:
-            return f"accuracy {result['accuracy']:.3f}"
-        return f"loss {result['loss']:.4g}" if result.get("loss") is not None else ""
+        score = next(iter(metrics_of([record])), None)
+        value = record["evaluation"][score] if score else None
+        return f"{title_of(str(score))} {value:.4g}" if value is not None else ""
+
+
+def title_of(metric: str) -> str:
+    """What a metric is called, of which perhaps no more is known than its name."""
+    return (METRICS.get(metric) or named_quantity(metric)).title
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from manyheads.cli.flags import Flag, flags_of, given_name
 from manyheads.cli.given import files_of, resumed, settled, with_data
 from manyheads.cli.live import watched
 from manyheads.cli.output import Plain, bold, warn
-from manyheads.cli.progress import progress
+from manyheads.cli.progress import progress, title_of
 from manyheads.cli.stops import STOPPED
 from manyheads.cli.typed import import_typed, name_of
 from manyheads.core.checkpoint import rounds_on_disk
@@ -24,6 +24,7 @@ from manyheads.core.contract import ALGORITHMS
 from manyheads.core.errors import UserError
 from manyheads.core.files import kind_of, reserved
 from manyheads.core.plain import to_json
+from manyheads.core.round_end import RoundEnd
 from manyheads.core.settings import build
 from manyheads.data import SOURCES, name_of_path
 from manyheads.models import MODELS
@@ -39,6 +40,7 @@ _SPELLED: dict[tuple[str, ...], str] = {
     ("engine", "workers"): "--workers",
     ("engine", "device"): "--device",
     ("finetune", "scope"): "--finetune",
+    ("evaluate", "metrics"): "--metric",
 }
 _CHOSEN = {"data": SOURCES, "model": MODELS, "algorithm": ALGORITHMS}
 BENEATH = {"engine": {"workers": "0"}}
@@ -117,9 +119,9 @@ def run(
                 progress(errors, settings.rounds, f"{algorithm.name} on {federation.name}") as follow,
             ):
 
-                def on_round(record: dict[str, Any]) -> None:
-                    new.append(record["round"])
-                    follow(record)
+                def on_round(end: RoundEnd) -> None:
+                    new.append(end.record["round"])
+                    follow(end.record)
 
                 result = run_training(
                     algorithm, model, federation, settings.training(), made, place, resume, on_round, errors.print
@@ -155,11 +157,12 @@ def _resumed(out: Path | None, described: bool, errors: Console) -> dict[str, An
 def _show(result: Run) -> None:
     facts = result.summary()
     table = Table(show_header=False, box=None)
-    score = "accuracy" if facts["accuracy"] is not None else "loss"
-    shown = "none (not finite, or nothing to measure)" if facts[score] is None else f"{facts[score]:.4f}"
-    table.add_row(score, bold(shown) + f"  ({facts['protocol']})")
+    score = next(iter(facts["metrics"]), "loss")
+    table.add_row(title_of(score), bold(_number(facts["metrics"].get(score))) + f"  ({facts['protocol']})")
+    for name in result.training.evaluate.metrics:
+        table.add_row(title_of(name), _number(facts["metrics"][name]))
     for final in facts["final"]:
-        if final[score] is not None:
+        if final.get(score) is not None:
             name = "new clients" if final["who"] == "new" else "fine-tuned"
             table.add_row(name, bold(f"{final[score]:.4f}") + f"  ({final['protocol']})")
     table.add_row("rounds", f"{facts['rounds']} in {facts['seconds']:.1f} s")
@@ -168,3 +171,7 @@ def _show(result: Run) -> None:
         table.add_row("dropped", f"{facts['dropped_uploads']} uploads")
     table.add_row("run", facts["out"])
     Plain(wrap=True).print(table)
+
+
+def _number(value: float | None) -> str:
+    return "none (not finite, or nothing to measure)" if value is None else f"{value:.4f}"

@@ -13,7 +13,7 @@ from manyheads.core.files import content, write_text, writing
 from manyheads.core.plain import plain
 from manyheads.core.sealed import sealed_json, unsealed_json
 
-__all__ = ["History", "record_of", "rounds_told"]
+__all__ = ["History", "metrics_of", "record_of", "rounds_told"]
 
 Record = dict[str, Any]
 _WHOLE = re.compile(rb'"seal": "[0-9a-f]{16}"}')
@@ -80,6 +80,12 @@ class History(Sequence[Record]):
         text = "".join(sealed_json(r, of=self.of) + "\n" for r in self._records)
         if not self.path.exists() or self.path.read_bytes() != text.encode():
             write_text(self.path, text)
+
+
+def metrics_of(records: Sequence[Record]) -> list[str]:
+    """Names of the metrics of the last evaluation, the score by which methods are compared first."""
+    found: Record = next((r["evaluation"] for r in reversed(records) if "evaluation" in r), {})
+    return found.get("metrics") or [name for name in ("accuracy", "loss") if found.get(name) is not None]
 
 
 def rounds_told(path: Path) -> int:

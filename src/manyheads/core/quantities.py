@@ -12,7 +12,18 @@ from manyheads.core.errors import UserError
 __all__ = ["Quantity", "named_quantity", "quantity_check"]
 
 TAKEN = {
-    *("round", "clients", "cohort", "train_loss", "dropped", "bytes_down", "bytes_up", "seconds", "monitors"),
+    *(
+        "round",
+        "clients",
+        "cohort",
+        "train_loss",
+        "dropped",
+        "bytes_down",
+        "bytes_up",
+        "seconds",
+        "monitors",
+        "metrics",
+    ),
     *("evaluation", "also", "protocol", "model", "who", "per_client", "client"),
 }
 """entries of a history that are no quantities"""

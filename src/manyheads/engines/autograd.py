@@ -13,7 +13,7 @@ from manyheads.core.trees import Tree
 from manyheads.engines.client_data import ClientBatch
 from manyheads.engines.draws import Draws
 from manyheads.engines.local_update import Values
-from manyheads.models import Model, losses
+from manyheads.models import Model
 
 __all__ = ["differentiated"]
 
@@ -36,7 +36,7 @@ def differentiated(
         leaves = model.net.bind(own, train=params)
         with draws.noise(int(on.members[0])), twice:
             out = model.net(x[0])
-    loss = (losses(on.data.task, out, y.flatten(0, 1)).view(on.rows.shape) * on.weight).sum(dim=1)
+    loss = (on.data.task.losses(out, y.flatten(0, 1)).view(on.rows.shape) * on.weight).sum(dim=1)
     wrt = list(leaves.values())
     found = torch.autograd.grad(loss.sum(), wrt, create_graph=vector is not None, materialize_grads=True)
     if vector is not None:

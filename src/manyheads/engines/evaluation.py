@@ -1,4 +1,4 @@
-"""Evaluation of clients' models on their own samples, several clients at a time."""
+"""What clients' models predict for their own samples, several clients at a time."""
 
 from __future__ import annotations
 
@@ -10,44 +10,38 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from manyheads.core.tasks import Task
 from manyheads.core.trees import Tree
 from manyheads.engines.client_data import ClientData, slices
 from manyheads.engines.ways import STACK_BELOW, Mode
+from manyheads.metrics import Accuracy, Predictions
 from manyheads.models import Model, Net
 
-__all__ = ["Outcomes", "Scores", "evaluate"]
-
-
-class Scores(NamedTuple):
-    """Sums over each client's samples."""
-
-    loss: np.ndarray
-    correct: np.ndarray
-    samples: np.ndarray
+__all__ = ["Outcomes", "predict"]
 
 
 class Outcomes(NamedTuple):
-    """Of every sample, client after client: its loss (of a regression the squared error), and whether it was classified right (0 in a regression)."""
+    """Of every sample, client after client: its loss as the task reports it, and whether it was classified right (0 in a task without classes)."""
 
     loss: np.ndarray
     correct: np.ndarray
     sizes: np.ndarray
     """samples of each client"""
 
-    def sums(self) -> Scores:
-        owner = np.repeat(np.arange(len(self.sizes)), self.sizes)
-        loss, correct = (np.bincount(owner, v, minlength=len(self.sizes)) for v in (self.loss, self.correct))
-        return Scores(loss, correct, self.sizes.astype(float))
+    @classmethod
+    def of(cls, predictions: Predictions, task: Task) -> Outcomes:
+        right = Accuracy().each(predictions) if task.classes else np.zeros_like(predictions.losses)
+        return cls(predictions.losses, right, predictions.sizes)
 
 
 @torch.no_grad()
-def evaluate(model: Model, params: Tree, data: ClientData, mode: Mode = "auto") -> Outcomes:
+def predict(model: Model, params: Tree, data: ClientData, mode: Mode = "auto") -> Predictions:
     """Try models on each client's samples. Parameters may be shared or carry the client dimension.
 
     A shared model sees all samples together; where only the head is the client's own, so does the shared body.
     """
     if not len(data.y):
-        return Outcomes(np.zeros(0), np.zeros(0), data.sizes)
+        return Predictions(np.zeros((0, 1)), data.y.cpu().numpy(), np.zeros(0), data.sizes)
     model.module.eval()
     template = model.params.all
     own = Tree({k: v for k, v in params.items() if v.ndim > template[k].ndim})
@@ -69,8 +63,8 @@ def evaluate(model: Model, params: Tree, data: ClientData, mode: Mode = "auto") 
     else:
         out = torch.cat(list(_looped(net, own, shared, x, data)))
     each = data.task.reported * data.task.losses(out, data.y).double().cpu()
-    right = (out.argmax(dim=1) == data.y).double().cpu() if data.task.classes else torch.zeros_like(each)
-    return Outcomes(each.numpy(), right.numpy(), data.sizes)
+    found = out if out.dtype != torch.bfloat16 else out.float()  # which numpy does not have
+    return Predictions(found.cpu().numpy(), data.y.cpu().numpy(), each.numpy(), data.sizes)
 
 
 def _in_slices(call: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:

@@ -14,8 +14,8 @@ from manyheads.core.rounds import Weighting, client_round, weights_of
 from manyheads.core.trees import State
 from manyheads.engines.client_data import ClientData
 from manyheads.engines.cohort import LocalCohort
-from manyheads.engines.evaluation import Scores
 from manyheads.engines.workbench import Evaluation, Members, Workbench
+from manyheads.metrics import Metric, Scores
 
 __all__ = ["Broadcast", "Chunk", "ToEvaluate", "Trained", "evaluate_chunk", "train_chunk"]
 
@@ -100,12 +100,14 @@ class ToEvaluate:
     round: Round
     what: Evaluation
     server: State
+    metrics: tuple[Metric, ...]
 
 
 def evaluate_chunk(bench: Workbench, common: ToEvaluate, task: tuple[Members, State]) -> Scores:
     """Score clients of the federation, or of its new clients, after fine-tuning if that is asked for."""
     members, kept = task
-    return bench.outcomes(common.round, common.what, common.server, members, kept).sums()
+    predictions = bench.predictions(common.round, common.what, common.server, members, kept)
+    return Scores.of(predictions, common.metrics)
 
 
 def _home(found: Accepted) -> Accepted:

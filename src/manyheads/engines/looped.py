@@ -13,7 +13,6 @@ from manyheads.engines.augment import crop_flip, draw_crops
 from manyheads.engines.client_data import channels_last
 from manyheads.engines.descent import Descent, TorchDescent, gradients
 from manyheads.engines.local_update import LocalUpdate
-from manyheads.models import losses
 
 __all__ = ["looped"]
 
@@ -56,7 +55,7 @@ def _descend(update: LocalUpdate, client: int, descent: Descent | TorchDescent) 
         inputs = x[chosen]
         if croppers:
             inputs = crop_flip(inputs, torch.from_numpy(draw_crops(croppers[client], len(rows))).to(x.device))
-        loss = losses(data.task, update.net(channels_last(inputs)), data.y[chosen]).mean()
+        loss = data.task.losses(update.net(channels_last(inputs)), data.y[chosen]).mean()
         descent.step(gradients(loss, descent.params))
         update.loss.sums[client] += loss.detach()
     update.loss.steps[client] += len(plan)

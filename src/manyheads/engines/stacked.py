@@ -10,7 +10,6 @@ from manyheads.core.optim import SGD
 from manyheads.core.trees import Tree
 from manyheads.engines.descent import Descent, gradients
 from manyheads.engines.local_update import LocalUpdate
-from manyheads.models import losses
 
 __all__ = ["stacked"]
 
@@ -42,7 +41,7 @@ def stacked(update: LocalUpdate) -> Tree:
             batch = update.draws.batch([update.plans[m][step] for m in members], members, croppers)
             rows, weight, inputs = batch.rows, batch.weight, batch.x
         out = update.net.stacked(dict(zip(update.part, leaves, strict=True)) | rest, inputs)
-        each = losses(update.data.task, out.flatten(0, 1), update.data.y[rows].flatten(0, 1)).view(rows.shape)
+        each = update.data.task.losses(out.flatten(0, 1), update.data.y[rows].flatten(0, 1)).view(rows.shape)
         loss = (each * weight).sum(dim=1)
         descent.step(gradients(loss.sum(), leaves))
         loss_C[:active] += loss.detach()

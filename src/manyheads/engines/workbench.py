@@ -20,9 +20,10 @@ from manyheads.data import Federation, Samples
 from manyheads.engines.client_data import ClientData
 from manyheads.engines.cohort import LocalCohort, fine_tuned
 from manyheads.engines.engine import Engine
-from manyheads.engines.evaluation import Outcomes, evaluate
+from manyheads.engines.evaluation import predict
 from manyheads.engines.executor import Executor, working
 from manyheads.engines.ways import Mode
+from manyheads.metrics import Predictions
 from manyheads.models import Model
 
 __all__ = ["Evaluation", "Keep", "Members", "Workbench", "at_work", "model_of"]
@@ -87,7 +88,7 @@ class Workbench:
     def on_device(self, state: State) -> State:
         return state.map(lambda v: v.to(self.device))
 
-    def outcomes(self, round: Round, what: Evaluation, server: State, members: Members, kept: State) -> Outcomes:
+    def predictions(self, round: Round, what: Evaluation, server: State, members: Members, kept: State) -> Predictions:
         """Try the models of clients on their samples, after fine-tuning if that is asked for."""
         params = model_of(self.algorithm, what.kind, self.on_device(server), self.on_device(kept))
         federation = self.federation
@@ -98,7 +99,7 @@ class Workbench:
             data = self.data(federation.train, members.rows, federation.augment)
             cohort = LocalCohort(self.model, data, members.addresses, round, self.mode, purpose=Purpose.FINETUNE)
             params = fine_tuned(cohort, self.model, params, what.tune)
-        return evaluate(self.model, params, self.data(getattr(federation, what.split), members.rows), self.mode)
+        return predict(self.model, params, self.data(getattr(federation, what.split), members.rows), self.mode)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from manyheads.metrics.representation import (
     linear_cka,
     principal_angle_distance,
 )
+from manyheads.metrics.scores import Scores
 
 __all__ = [
     "METRICS",
@@ -22,6 +23,7 @@ __all__ = [
     "Metric",
     "Predictions",
     "SampleMetric",
+    "Scores",
     "class_cosine_similarity",
     "layer_distances",
     "linear_cka",

@@ -7,7 +7,7 @@ import numpy as np
 __all__ = ["spread"]
 
 
-def spread(values: np.ndarray, weights: np.ndarray | None = None) -> dict[str, float]:
+def spread(values: np.ndarray, weights: np.ndarray | None = None, higher_is_better: bool = True) -> dict[str, float]:
     """Mean, standard deviation over clients, and the mean of the worst tenth (at least one client).
 
     >>> spread(np.array([0.5, 1.0, 0.9, 0.8]))["worst_decile"]
@@ -18,7 +18,7 @@ def spread(values: np.ndarray, weights: np.ndarray | None = None) -> dict[str, f
     return {
         "mean": mean,
         "std": float(np.std(values)),
-        "worst_decile": float(np.mean(np.sort(values)[:tenth])),
+        "worst_decile": float(np.mean(np.sort(values)[:tenth] if higher_is_better else np.sort(values)[-tenth:])),
         "min": float(values.min()),
         "max": float(values.max()),
     }

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from manyheads.core.errors import UserError, one_of
-from manyheads.core.tasks import Task, task_named
+from manyheads.core.tasks import task_named
 from manyheads.core.trees import Params, Tree
 from manyheads.models.copied import copied
 from manyheads.models.net import Net, statistics_of
@@ -142,8 +142,3 @@ class Model:
             self.net(x)
         hook.remove()
         return seen[0].detach()
-
-
-def losses(task: Task, outputs: Tensor, labels: Tensor) -> Tensor:
-    """The loss of every sample."""
-    return task.losses(outputs, labels)

@@ -3,7 +3,7 @@
 from manyheads.monitors.cka import CKA
 from manyheads.monitors.drift import Drift
 from manyheads.monitors.head_diversity import HeadDiversity
-from manyheads.monitors.monitor import MONITORS, Monitor, Monitors, Seen, leaves
+from manyheads.monitors.monitor import MONITORS, Monitor, Monitors, leaves
 from manyheads.monitors.principal_angle import PrincipalAngle
 
-__all__ = ["CKA", "MONITORS", "Drift", "HeadDiversity", "Monitor", "Monitors", "PrincipalAngle", "Seen", "leaves"]
+__all__ = ["CKA", "MONITORS", "Drift", "HeadDiversity", "Monitor", "Monitors", "PrincipalAngle", "leaves"]

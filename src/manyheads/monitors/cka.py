@@ -8,10 +8,11 @@ import numpy as np
 from torch import Tensor
 
 from manyheads.core.randomness import Purpose, generator
+from manyheads.core.round_end import RoundEnd
 from manyheads.core.trees import Tree
 from manyheads.engines.client_data import ClientData
 from manyheads.metrics.representation import linear_cka
-from manyheads.monitors.monitor import MONITORS, Monitor, Seen
+from manyheads.monitors.monitor import MONITORS, Monitor
 
 __all__ = ["CKA"]
 
@@ -28,8 +29,8 @@ class CKA(Monitor):
     meaning = "how much of the initial representation is left: 1 where nothing was learnt"
     bounds = (None, 1.0)
 
-    def __call__(self, seen: Seen) -> float | None:
-        body = self.body(seen.server)
+    def __call__(self, end: RoundEnd) -> float | None:
+        body = self.body(end.server)
         if body is None or self.model.head_net is None:
             return None
         now, before = (self.model.features(self.model.params.all | b, self._probes) for b in (body, Tree()))

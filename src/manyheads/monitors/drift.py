@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from manyheads.monitors.monitor import MONITORS, Monitor, Seen
+from manyheads.core.round_end import RoundEnd
+from manyheads.monitors.monitor import MONITORS, Monitor
 
 __all__ = ["Drift"]
 
@@ -16,9 +17,9 @@ class Drift(Monitor):
     meaning = "how far the sites' uploads are from their mean, relative to the model"
     bounds = (0.0, None)
 
-    def __call__(self, seen: Seen) -> float | None:
-        server = seen.server.flat
-        found = {k: v.double() for k, v in seen.uploads.flat.items() if k in server and v.is_floating_point()}
+    def __call__(self, end: RoundEnd) -> float | None:
+        server = end.server.flat
+        found = {k: v.double() for k, v in end.rows.flat.items() if k in server and v.is_floating_point()}
         if not found or len(next(iter(found.values()))) < 2:
             return None
         spread = sum(float((v - v.mean(dim=0)).square().sum()) / len(v) for v in found.values())

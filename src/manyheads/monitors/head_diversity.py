@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from manyheads.monitors.monitor import MONITORS, Monitor, Seen, leaves
+from manyheads.core.round_end import RoundEnd
+from manyheads.monitors.monitor import MONITORS, Monitor, leaves
 
 __all__ = ["HeadDiversity"]
 
@@ -20,9 +21,9 @@ class HeadDiversity(Monitor):
     meaning = "how evenly the heads use the representation: 1 if all directions alike"
     bounds = (0.0, None)
 
-    def __call__(self, seen: Seen) -> float | None:
+    def __call__(self, end: RoundEnd) -> float | None:
         names = self.model.params.head
-        found = leaves(seen.kept, names) or leaves(seen.uploads, names)
+        found = leaves(end.kept, names) or leaves(end.rows, names)
         weights = [w.double() for w in found.values() if w.ndim == 3 and len(w) > 1]  # [C, outputs, k]
         if not weights:
             return None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
 
 from torch import Tensor
 
@@ -13,23 +12,12 @@ from manyheads.core.contract import Algorithm
 from manyheads.core.errors import UserError
 from manyheads.core.quantities import Quantity, quantity_check
 from manyheads.core.registry import Registry
+from manyheads.core.round_end import RoundEnd
 from manyheads.core.trees import State, Tree
 from manyheads.data import Federation
 from manyheads.models import Model
 
-__all__ = ["MONITORS", "Monitor", "Monitors", "Seen", "leaves"]
-
-
-@dataclass(frozen=True)
-class Seen:
-    """A round as a monitor sees it."""
-
-    server: State
-    """after the round"""
-    uploads: State
-    """of the round's clients, with a leading client dimension"""
-    kept: State
-    """what these clients keep, likewise"""
+__all__ = ["MONITORS", "Monitor", "Monitors", "leaves"]
 
 
 class Monitor(Quantity, ABC):
@@ -42,7 +30,7 @@ class Monitor(Quantity, ABC):
         self.algorithm, self.model, self.federation, self.seed = algorithm, model, federation, seed
 
     @abstractmethod
-    def __call__(self, seen: Seen) -> float | None:
+    def __call__(self, end: RoundEnd) -> float | None:
         """The value after a round; None, or a :class:`UserError`, where it is not defined."""
 
     def body(self, server: State) -> Tree | None:
@@ -70,13 +58,13 @@ class Monitors:
         found = {m.name: m for m in (MONITORS.find(name, where="monitor") for name in names)}
         self._monitors = [monitor(algorithm, model, federation, seed) for monitor in found.values()]
 
-    def __call__(self, seen: Seen) -> dict[str, float | None]:
-        return {monitor.name: self._value(monitor, seen) for monitor in self._monitors}
+    def __call__(self, end: RoundEnd) -> dict[str, float | None]:
+        return {monitor.name: self._value(monitor, end) for monitor in self._monitors}
 
     @staticmethod
-    def _value(monitor: Monitor, seen: Seen) -> float | None:
+    def _value(monitor: Monitor, end: RoundEnd) -> float | None:
         try:
-            value = monitor(seen)
+            value = monitor(end)
         except UserError:  # undefined here: features that do not vary, a representation of lower rank
             return None
         return value if value is not None and math.isfinite(value) else None

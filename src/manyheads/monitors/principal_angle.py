@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from manyheads.core.contract import Algorithm
 from manyheads.core.errors import UserError
+from manyheads.core.round_end import RoundEnd
 from manyheads.data import Federation
 from manyheads.metrics.representation import principal_angle_distance
 from manyheads.models import Model
-from manyheads.monitors.monitor import MONITORS, Monitor, Seen
+from manyheads.monitors.monitor import MONITORS, Monitor
 
 __all__ = ["PrincipalAngle"]
 
@@ -32,8 +33,8 @@ class PrincipalAngle(Monitor):
                 fix="it is for --data linear-tasks with --model linear; use cka for others",
             )
 
-    def __call__(self, seen: Seen) -> float | None:
-        body = self.body(seen.server)
+    def __call__(self, end: RoundEnd) -> float | None:
+        body = self.body(end.server)
         if body is None:
             return None
         (weight,) = body.values()

@@ -6,6 +6,7 @@ import numpy as np
 
 from manyheads.core.errors import UserError
 from manyheads.core.randomness import Purpose, generator
+from manyheads.core.tasks import task_named
 from manyheads.data import Encoding
 from manyheads.data.hashes import sample_hashes
 from manyheads.data.sites.new_site import NewSite
@@ -41,7 +42,7 @@ def split(
         )
     rng = generator(seed, Purpose.SPLIT)
     count = min(max(round(fraction * rows), 1), rows - 1, len(unseen))
-    labels = y if encoding.task == "classification" else np.zeros(rows)
+    labels = y if task_named(encoding.task).classes else np.zeros(rows)
     order = unseen[np.lexsort((rng.random(len(unseen)), labels[unseen]))]
     picked = np.diff((int(rng.integers(len(unseen))) + np.arange(len(unseen) + 1) * count) // len(unseen)) > 0
     held_out = np.sort(order[picked])
@@ -51,7 +52,7 @@ def split(
 def doubts(y: np.ndarray, encoding: Encoding, seen: np.ndarray | None, held_out: int) -> list[str]:
     """Why the numbers measured on the held-out samples may mislead."""
     found = []
-    if encoding.task == "classification" and len(np.unique(y)) == 1:
+    if task_named(encoding.task).classes and len(np.unique(y)) == 1:
         found.append(f"all samples have the label {encoding.labels[int(y[0])]!r}: the accuracy tells nothing")
     if seen is None:
         found.append(

@@ -18,8 +18,9 @@ from manyheads.data import Encoding, Samples
 from manyheads.data.sites.new_site import NewSite
 from manyheads.engines.client_data import ClientData
 from manyheads.engines.cohort import LocalCohort, fine_tuned
-from manyheads.engines.evaluation import evaluate
+from manyheads.engines.evaluation import predict
 from manyheads.engines.workbench import model_of
+from manyheads.metrics import Accuracy, Loss
 from manyheads.onboarding.scores import score
 from manyheads.run.result import Run
 
@@ -113,10 +114,12 @@ class Newcomer:
     def scores(self, params: Tree, encodings: list[Encoding], test: np.ndarray) -> list[dict[str, Any]]:
         """The scores of models on the held-out rows ``test``."""
         data = self._data(encodings, *[test] * len(encodings))
-        sums = evaluate(self.run.model, params, data, self.run.training.engine.mode).sums()
-        if not np.isfinite(sums.loss).all():
+        found = predict(self.run.model, params, data, self.run.training.engine.mode)
+        losses = Loss().sums(found)
+        if not np.isfinite(losses).all():
             raise Diverged("fine-tuning ended in numbers that are not finite", fix="try a tenth of the step size: --lr")
-        return [score(loss, correct, len(test), self.encoding) for loss, correct in zip(*sums[:2], strict=True)]
+        right = Accuracy().sums(found) if data.task.classes else np.zeros_like(losses)
+        return [score(loss, correct, len(test), self.encoding) for loss, correct in zip(losses, right, strict=True)]
 
     def _data(self, encodings: Sequence[Encoding], *rows: np.ndarray, augment: bool = False) -> ClientData:
         """Rows of the site's samples, each group with its own encoding, as those of one client each."""

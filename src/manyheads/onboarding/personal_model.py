@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 
 from manyheads.core.errors import UserError
 from manyheads.core.settings import build
+from manyheads.core.tasks import task_named
 from manyheads.data import Encoding
 from manyheads.data.sites.new_site import NewSite
 from manyheads.models import MODELS, build_model
@@ -76,7 +77,7 @@ class PersonalModel:
         """Predict a site's samples, and compare with its labels if it has any."""
         x = as_inputs(self.encoding.inputs(site.samples), self.encoding).numpy()
         out = np.concatenate([self.outputs(x[i : i + SLICE]) for i in range(0, len(x), SLICE)])
-        if self.encoding.task == "regression":
+        if not task_named(self.encoding.task).classes:
             values = self.encoding.unscaled(out.reshape(len(x), -1))
             error = None if site.y is None else values - self.encoding.unscaled(site.y.reshape(len(x), -1))
             rmse = None if error is None else float(np.sqrt(np.square(error).sum(axis=1).mean()))

@@ -17,7 +17,7 @@ from manyheads.data import Encoding
 from manyheads.data.sites.new_site import new_site, read_new_site
 from manyheads.onboarding.held_out import doubts, seen_by, split
 from manyheads.onboarding.newcomer import Newcomer, Tuning
-from manyheads.onboarding.scores import baseline, curve_point, curve_sizes
+from manyheads.onboarding.scores import baseline, check_task, curve_point, curve_sizes
 from manyheads.run.result import Run
 
 __all__ = ["Personal", "personalize"]
@@ -67,6 +67,7 @@ def personalize(
     True
     """
     encoding = run.encoding
+    check_task(encoding)
     site = new_site(*data, encoding) if isinstance(data, tuple) else read_new_site(data, encoding)
     assert site.y is not None
     seen = seen_by(run, site, site.y, encoding)

@@ -8,17 +8,30 @@ from typing import Any
 import numpy as np
 
 from manyheads.core.errors import UserError
+from manyheads.core.tasks import Regression, task_named
 from manyheads.data import Encoding
 
-__all__ = ["baseline", "curve_point", "curve_sizes", "score"]
+__all__ = ["baseline", "check_task", "curve_point", "curve_sizes", "score"]
 
 SMALLEST = 5
 """samples at the first point of the learning curve, unless told otherwise; then doubled"""
 
 
+def check_task(encoding: Encoding) -> None:
+    """Refuse a task that has neither an accuracy nor a squared error."""
+    task = task_named(encoding.task)
+    if not (task.classes or isinstance(task, Regression)):
+        raise UserError(
+            "a new client can be measured by its accuracy or its squared error alone",
+            where="task",
+            given=task.name,
+            allowed="regression, and tasks with classes",
+        )
+
+
 def score(loss: float, correct: float, samples: int, encoding: Encoding) -> dict[str, Any]:
     """Accuracy with its 95 % interval (Wilson's), or the root mean squared error in the target's unit; and the loss."""
-    if encoding.task == "regression":  # the loss is the squared error, of scaled targets
+    if not task_named(encoding.task).classes:  # the loss is the squared error, of scaled targets
         return {"rmse": float(np.sqrt(loss / samples)) * encoding.target[1], "loss": float(loss) / samples}
     from scipy.stats import binomtest  # takes long to load
 
@@ -33,7 +46,7 @@ def score(loss: float, correct: float, samples: int, encoding: Encoding) -> dict
 
 def baseline(y: np.ndarray, train: np.ndarray, test: np.ndarray, encoding: Encoding) -> dict[str, Any]:
     """Without any model: always the most frequent label, or the mean target, of the training samples."""
-    if encoding.task == "regression":
+    if not task_named(encoding.task).classes:
         mean = y[train].mean(axis=0)
         loss = float(np.square(y[test] - mean).sum())
         return {"value": encoding.unscaled(mean).tolist(), **score(loss, 0, len(test), encoding)}

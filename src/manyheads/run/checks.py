@@ -9,10 +9,12 @@ from torch import Tensor
 
 from manyheads.core.contract import Algorithm
 from manyheads.core.errors import UserError, first_line
+from manyheads.core.tasks import task_named
 from manyheads.data import Federation, Samples
 from manyheads.engines.client_data import ClientData
 from manyheads.engines.engine import Engine
 from manyheads.engines.workbench import model_of
+from manyheads.metrics import metrics_for
 from manyheads.models import Model
 from manyheads.monitors import Monitors
 from manyheads.run.loop import sample_cohort
@@ -32,6 +34,7 @@ def check(algorithm: Algorithm, model: Model, federation: Federation, training: 
         )
     _check_travels(algorithm, model, training.engine)
     sample_cohort(training, len(federation), 1)
+    metrics_for(task_named(federation.task), training.evaluate.metrics)
     Monitors(training.monitor, algorithm, model, federation, training.seed)
     kept = {leaf.partition("/")[2] for leaf in algorithm.init_client(model.params).flat}
     if model.norm == "local" and not model.statistics <= kept:

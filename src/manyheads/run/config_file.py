@@ -13,6 +13,7 @@ from manyheads.core.files import content
 from manyheads.core.sealed import read_toml, write_toml
 from manyheads.core.settings import as_dict, build, settings
 from manyheads.data import Federation
+from manyheads.metrics import METRICS
 from manyheads.models import MODELS, Model, ModelSpec
 from manyheads.monitors import MONITORS
 from manyheads.run.config import GivenModel, model_from, placed, with_code
@@ -147,7 +148,8 @@ class RunConfig:
         own = {"data": {"name": CUSTOM}, "model": {"name": CUSTOM}}
         method = {"algorithm": {"name": algorithm.name, **as_dict(algorithm)}}
         monitors = [MONITORS.find(name) for name in training.monitor]
-        code = with_code(made, algorithm=[algorithm], monitor=monitors).get("facts", {}).get("code")
+        metrics = [METRICS.find(name) for name in training.evaluate.metrics]
+        code = with_code(made, algorithm=[algorithm], monitor=monitors, metric=metrics).get("facts", {}).get("code")
         return cls(_settings(own | made | as_dict(training) | method), Facts.of(federation, code))
 
     def write(self, folder: Path) -> None:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from manyheads.core.contract import Algorithm, Round
 from manyheads.core.store import PersonalStore
+from manyheads.core.tasks import task_named
 from manyheads.core.trees import State
 from manyheads.data import Federation
 from manyheads.engines.chunks import chunked
-from manyheads.engines.evaluation import Scores
 from manyheads.engines.executor import Executor
 from manyheads.engines.jobs import ToEvaluate, evaluate_chunk
 from manyheads.engines.workbench import Members, Workbench
+from manyheads.metrics import Metric, Scores, metrics_for
 from manyheads.models import Model
 from manyheads.run.protocol import Evaluate
 from manyheads.run.training import Training
@@ -72,14 +74,17 @@ class Evaluator:
         new = protocol.who == "new"
         first = len(self.federation) if new else 0  # new clients have addresses, and thus draws, of their own
         tasks = [(Members.of(rows, first), self._personal(server, rows, new)) for rows in chunks]
-        found = executor.map(evaluate_chunk, ToEvaluate(round, what, server), tasks)
-        scores = [np.concatenate(column) for column in zip(*found, strict=True)]
+        found = list(executor.map(evaluate_chunk, ToEvaluate(round, what, server, self._metrics), tasks))
         ids = np.concatenate([np.array(c) for c in chunks])
         order = np.argsort(ids)
-        summary = protocol.summary(ids[order], Scores(*(s[order] for s in scores)), self.federation.task)
+        summary = protocol.summary(ids[order], Scores.joined(found, order), self._metrics)
         described = protocol.describe(self.algorithm, self.training.finetune, self.federation.encoding.loss)
         model = "finetuned" if protocol.model == "finetuned" else what.kind
         return {"protocol": described, "model": model, "who": protocol.who, **summary}
+
+    @cached_property
+    def _metrics(self) -> tuple[Metric, ...]:
+        return tuple(metrics_for(task_named(self.federation.task), self.training.evaluate.metrics))
 
     def _personal(self, server: State, clients: list[int], new: bool) -> State:
         """What these clients keep, or what new ones start with."""

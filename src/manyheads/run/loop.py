@@ -5,16 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
-from manyheads.core.contract import Algorithm, Each, Round
+from manyheads.core.contract import Algorithm, Round, Uploads
 from manyheads.core.errors import Diverged, UserError
 from manyheads.core.history import History
 from manyheads.core.randomness import Purpose, generator
 from manyheads.core.replies import Accepted, gathered
+from manyheads.core.round_end import RoundEnd
 from manyheads.core.rounds import NoUploads, ServerRound, likely_cause, server_round
 from manyheads.core.store import PersonalStore
 from manyheads.core.tasks import task_named
@@ -25,7 +26,7 @@ from manyheads.engines.executor import Executor
 from manyheads.engines.jobs import Broadcast, Chunk, train_chunk
 from manyheads.engines.workbench import Members, Workbench
 from manyheads.models import Model
-from manyheads.monitors import Monitors, Seen
+from manyheads.monitors import Monitors
 from manyheads.run.directory import RunDirectory
 from manyheads.run.evaluation import Evaluator
 from manyheads.run.training import Training
@@ -65,14 +66,15 @@ class Loop:
     history: History
     done: int
 
-    def run(self, executor: Executor[Workbench], on_round: Callable[[dict[str, Any]], None]) -> None:
+    def run(self, executor: Executor[Workbench], on_round: Callable[[RoundEnd], None]) -> None:
         """Do the rounds that are left."""
         saved = time.monotonic()
         for index in range(self.done + 1, self.training.rounds + 1):
-            record = self._round_within_range(executor, index)
-            self.history.append(record)
+            end = self._round_within_range(executor, index)
+            self.history.append(end.record)
             self.done = index
-            on_round(record)
+            on_round(end)
+            del end  # with the uploads, before the next round makes others
             if index == self.training.rounds or time.monotonic() - saved >= self.training.checkpoint_seconds:
                 self._commit()
                 saved = time.monotonic()
@@ -80,7 +82,7 @@ class Loop:
     def _commit(self) -> None:
         self.directory.commit(self.done, self.server, self.store, self.history)
 
-    def _round_within_range(self, executor: Executor[Workbench], index: int) -> dict[str, Any]:
+    def _round_within_range(self, executor: Executor[Workbench], index: int) -> RoundEnd:
         """A round; torch refuses to compute with a step size that its numbers cannot hold."""
         try:
             return self._round(executor, index)
@@ -90,7 +92,7 @@ class Loop:
             cause = likely_cause(self.algorithm, len(self.federation))
             raise Diverged(f"round {index}: a number is too large to compute with", fix=cause) from error
 
-    def _round(self, executor: Executor[Workbench], index: int) -> dict[str, Any]:
+    def _round(self, executor: Executor[Workbench], index: int) -> RoundEnd:
         started = time.perf_counter()
         cohort = sample_cohort(self.training, len(self.federation), index, self.algorithm.everyone(index))
         round = Round(index, self.training.seed, len(self.federation), len(cohort))
@@ -115,10 +117,11 @@ class Loop:
             "bytes_up": common.expected.nbytes * len(cohort),
             "seconds": time.perf_counter() - started,
         }
+        end = RoundEnd(record, self.server, partial(_uploads, parts), self.store.read)
         if self.training.monitor:
-            record["monitors"] = self._monitors(self._seen(parts))
+            record["monitors"] = self._monitors(end)
         record |= self._evaluation(executor, round, self.server, cohort)
-        return record
+        return end
 
     def _broadcast(self, round: Round) -> Broadcast:
         download, expected = self.algorithm.download(self.server, round), self.algorithm.expects(self.server, round)
@@ -140,13 +143,6 @@ class Loop:
             saved = f"the state after round {self.done} is kept" if self.done else "nothing was trained yet"
             raise error.explained(self.algorithm, saved) from None
 
-    def _seen(self, parts: Sequence[Accepted]) -> Seen:
-        """What a round shows to monitors."""
-        uploads = gathered(parts, each=True)
-        assert uploads is not None
-        rows = uploads.received.rows if isinstance(uploads.received, Each) else State()
-        return Seen(self.server, rows, self.store.read(uploads.clients))
-
     @cached_property
     def _monitors(self) -> Monitors:
         return Monitors(self.training.monitor, self.algorithm, self.model, self.federation, self.training.seed)
@@ -154,3 +150,9 @@ class Loop:
     @cached_property
     def _evaluation(self) -> Evaluator:
         return Evaluator(self.algorithm, self.model, self.federation, self.training, self.store)
+
+
+def _uploads(parts: Sequence[Accepted]) -> Uploads:
+    found = gathered(parts, each=True)
+    assert found is not None  # else there was no merge
+    return found

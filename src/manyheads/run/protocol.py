@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -10,13 +11,14 @@ from pydantic import Field
 from manyheads.core.contract import Algorithm, ModelKind
 from manyheads.core.optim import FineTune
 from manyheads.core.settings import settings
-from manyheads.engines.evaluation import Scores
 from manyheads.engines.workbench import Evaluation
-from manyheads.metrics import spread
+from manyheads.metrics import Metric, Scores, spread
 
 __all__ = ["Evaluate"]
 
 LAST = 10
+ALWAYS = ("loss", "accuracy")
+"""metrics that every evaluation names, None if the task does not have them"""
 PER_CLIENT_UP_TO = 1000
 """clients up to which the history keeps every client's own numbers"""
 
@@ -41,6 +43,8 @@ class Evaluate:
     """when fine-tuned models and new clients are evaluated too: after the last round, or whenever the others are"""
     report: Literal["last", "mean_last_10"] = "last"
     """the reported number: the last round's, or the mean over the last ten rounds"""
+    metrics: tuple[str, ...] = ()
+    """what is measured beside what the task has anyway (accuracy, loss), such as metrics of your own"""
 
     def kind(self, algorithm: Algorithm) -> ModelKind:
         """The model that is evaluated, or fine-tuned first."""
@@ -67,26 +71,30 @@ class Evaluate:
         unit = f"; loss: {loss}" if loss else ""
         return f"{what.kind} model{tuned}, on each client's own {self.split} samples, {clients}, {mean}, {report}{unit}"
 
-    def summary(self, clients: np.ndarray, scores: Scores, task: str) -> dict[str, Any]:
-        """One evaluation as it stands in the history. Clients without such samples do not count."""
+    def summary(self, clients: np.ndarray, scores: Scores, metrics: Iterable[Metric]) -> dict[str, Any]:
+        """One evaluation as it stands in the history: of every metric its mean and spread over clients, and its values.
+
+        Clients without such samples do not count, and those where a metric is not defined are left out of its mean.
+        """
         has = scores.samples > 0
+        names = [metric.name for metric in metrics]
+        record: dict[str, Any] = {"clients": int(has.sum()), "metrics": names, **dict.fromkeys((*ALWAYS, *names))}
         if not has.any():
-            return {"clients": 0, "accuracy": None, "loss": None}
-        samples, ids = scores.samples[has], clients[has]
-        weights = samples if self.weight == "sample" else None
-        loss = scores.loss[has] / samples
-        record: dict[str, Any] = {
-            "clients": int(has.sum()),
-            "loss": _number(spread(loss, weights)["mean"]),
-            "accuracy": None,
-        }
-        per_client: dict[str, Any] = {"client": ids.tolist(), "loss": [_number(v) for v in loss]}
-        if task == "classification":
-            accuracy = scores.correct[has] / samples
-            facts = spread(accuracy, weights)
-            record |= {"accuracy": facts.pop("mean"), **{f"accuracy_{k}": v for k, v in facts.items()}}
-            per_client["accuracy"] = accuracy.round(6).tolist()
-        if len(ids) <= PER_CLIENT_UP_TO:
+            return record
+        per_client: dict[str, Any] = {"client": clients[has].tolist()}
+        for metric in metrics:
+            values, defined = (v[has] for v in scores.metrics[metric.name])
+            if defined.any():
+                weights = scores.samples[has][defined] if self.weight == "sample" else None
+                facts = spread(values[defined], weights, metric.higher_is_better is not False)
+                record[metric.name] = _number(facts.pop("mean"))
+                record |= {f"{metric.name}_{k}": _number(v) for k, v in facts.items()}
+            if not defined.all():
+                record[f"{metric.name}_clients"] = int(defined.sum())
+            if len(values) <= PER_CLIENT_UP_TO:
+                kept = values.round(6) if metric.unit == "%" else values
+                per_client[metric.name] = [_number(v) if d else None for v, d in zip(kept, defined, strict=True)]
+        if len(per_client["client"]) <= PER_CLIENT_UP_TO:
             record["per_client"] = per_client
         return record
 

@@ -12,12 +12,14 @@ from torch import nn
 from manyheads.core.checkpoint import hash_tensors
 from manyheads.core.contract import Algorithm, ModelKind, Round
 from manyheads.core.errors import UserError
-from manyheads.core.history import History
+from manyheads.core.history import History, metrics_of
 from manyheads.core.store import PersonalStore
+from manyheads.core.tasks import task_named
 from manyheads.core.trees import State, Tree
 from manyheads.data import Encoding, Federation
 from manyheads.engines.evaluation import Outcomes
 from manyheads.engines.workbench import Keep, Members, Workbench, model_of
+from manyheads.metrics import Predictions
 from manyheads.models import Model
 from manyheads.run.directory import RunDirectory
 from manyheads.run.training import Training
@@ -59,14 +61,22 @@ class Run:
         return self.training.evaluate.describe(self.algorithm, self.training.finetune, loss)
 
     @property
+    def metrics(self) -> dict[str, float | None]:
+        """The reported value of every metric, by the protocol; the first is the one that methods are compared by."""
+        return {name: self._reported(name) for name in metrics_of(self.history)}
+
+    def _reported(self, name: str) -> float | None:
+        return self.training.evaluate.reported(self.history.column(name))
+
+    @property
     def accuracy(self) -> float | None:
-        """The reported accuracy, by the protocol; None for a regression."""
-        return self.training.evaluate.reported(self.history.column("accuracy"))
+        """The reported accuracy, by the protocol; None for a task without classes."""
+        return self._reported("accuracy")
 
     @property
     def loss(self) -> float | None:
         """The reported loss, by the protocol: cross entropy, or the squared error of a regression."""
-        return self.training.evaluate.reported(self.history.column("loss"))
+        return self._reported("loss")
 
     @property
     def final(self) -> list[dict[str, Any]]:
@@ -94,21 +104,27 @@ class Run:
         """
         return self.model.module_with(self.client_model(client, model))
 
-    def outcomes(
-        self, federation: Federation, split: Literal["test", "validation"], finetuned: bool = False
-    ) -> Outcomes:
-        """The final models tried on every client's samples, each sample's outcome for itself.
+    def predictions(
+        self, federation: Federation, split: Literal["test", "validation"] = "test", finetuned: bool = False
+    ) -> Predictions:
+        """What the final models give for every client's samples.
 
         ``federation`` is the one of the run; of each client, the model that the run's protocol evaluates, ``finetuned``
         by the run's setting if asked for.
         """
         evaluate = self.training.evaluate
         protocol = replace(evaluate, split=split, model="finetuned" if finetuned else evaluate.model, who="all")
-        clients, engine = list(range(len(federation))), self.training.engine
+        members, engine = Members.of(range(len(federation))), self.training.engine
         bench = Workbench(self.algorithm, self.model, federation, engine.mode, engine.resolved_device(), Keep())
-        round = Round(self.rounds, self.training.seed, len(federation), len(clients))
+        round = Round(self.rounds, self.training.seed, len(federation), len(federation))
         what = protocol.evaluation(self.algorithm, self.training.finetune)
-        return bench.outcomes(round, what, self.server, Members.of(clients), self._store.read(clients))
+        return bench.predictions(round, what, self.server, members, self._store.read(members.rows))
+
+    def outcomes(
+        self, federation: Federation, split: Literal["test", "validation"], finetuned: bool = False
+    ) -> Outcomes:
+        """The loss of every sample, and whether it was classified right; see :meth:`predictions`."""
+        return Outcomes.of(self.predictions(federation, split, finetuned), task_named(federation.task))
 
     def save(self, folder: str | Path) -> Path:
         """Copy the run to a folder that :func:`manyheads.load` reads."""
@@ -133,6 +149,7 @@ class Run:
             "rounds": self.rounds,
             "accuracy": self.accuracy,
             "loss": self.loss,
+            "metrics": self.metrics,
             "protocol": self.protocol,
             "final": [{k: v for k, v in f.items() if k != "per_client"} for f in self.final],
             "seed": self.training.seed,

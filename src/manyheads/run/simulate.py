@@ -13,6 +13,7 @@ from manyheads.core.errors import UserError
 from manyheads.core.files import sweep
 from manyheads.core.history import History
 from manyheads.core.optim import FineTune
+from manyheads.core.round_end import RoundEnd
 from manyheads.core.store import PersonalStore
 from manyheads.data import Federation
 from manyheads.engines.engine import Engine
@@ -30,7 +31,7 @@ from manyheads.run.training import Training
 __all__ = ["run_training", "simulate"]
 
 Say = Callable[[str], None]
-OnRound = Callable[[dict[str, Any]], None]
+OnRound = Callable[[RoundEnd], None]
 
 
 def simulate(
@@ -54,9 +55,10 @@ def simulate(
     """Run an algorithm on a federation, on this machine.
 
     ``model`` is a :class:`Model`, a module with a clear head, a specification such as ``MLP(hidden=[64])``, or the name
-    of one. With ``out`` the run is kept in that folder as it goes, and ``resume=True`` continues it if it is there; otherwise it lives until the result is
-    forgotten, or saved by :meth:`Run.save`. ``on_round`` is called with each round's record. ``finetune`` tunes the final
-    models; the results, and those of the federation's new clients, are in :attr:`Run.final`.
+    of one. With ``out`` the run is kept in that folder as it goes, and ``resume=True`` continues it if it is there;
+    otherwise it lives until the result is forgotten, or saved by :meth:`Run.save`. ``on_round`` is called with a
+    :class:`RoundEnd` each: the round's record and the states after it. ``finetune`` tunes the final models; the results,
+    and those of the federation's new clients, are in :attr:`Run.final`.
 
     >>> from manyheads.data import Classes, Digits, federate
     >>> from manyheads.algorithms import FedAvg

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from manyheads.core.contract import Algorithm, Round, Uploads
+from manyheads.core.contract import Round
 from manyheads.core.errors import UserError
-from manyheads.core.trees import State, Tree
+from manyheads.core.trees import Tree
 from manyheads.data import Federation, Samples
 from manyheads.engines.client_data import ClientData
 from manyheads.engines.cohort import LocalCohort
-from manyheads.models import Model, losses
+from manyheads.models import Model
 
-__all__ = ["Landscape", "points_of", "watched"]
+__all__ = ["Landscape", "points_of"]
 
 HESSIAN_UP_TO = 500
 """parameters up to which a Hessian is formed"""
-A = TypeVar("A", bound=Algorithm)
 
 
 class Landscape:
@@ -74,7 +71,7 @@ class Landscape:
 
     def losses(self, w: Tensor) -> Tensor:
         out = self.outputs(w)
-        each = losses(self.data.task, out.flatten(0, 1), self.whole.y.flatten(0, 1))
+        each = self.data.task.losses(out.flatten(0, 1), self.whole.y.flatten(0, 1))
         return (each.view(self.whole.weight.shape) * self.whole.weight).sum(dim=1)
 
     def gradients(self, w: Tensor) -> Tensor:
@@ -107,17 +104,3 @@ def points_of(federation: Federation) -> tuple[Federation, np.ndarray]:
     np.add.at(counts, (owner, which.reshape(-1)), 1)
     alone = replace(federation, train=points, test=points, validation=None, new=None, client_names=None)
     return alone, counts / counts.sum(axis=1, keepdims=True)
-
-
-def watched(algorithm: A, see: Callable[[State], None]) -> A:
-    """The same algorithm, which shows the server's state after every merge."""
-
-    class Watched(type(algorithm)):  # type: ignore[misc]
-        def merge(self, server: State, uploads: Uploads, round: Round) -> State:
-            merged: State = super().merge(server, uploads, round)
-            see(merged)
-            return merged
-
-    copy: Any = object.__new__(Watched)
-    copy.__dict__.update(algorithm.__dict__)
-    return copy

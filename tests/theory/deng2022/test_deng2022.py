@@ -16,7 +16,7 @@ from manyheads.models import ReluNet, build_model
 from manyheads.theory import PAPERS, theory
 from manyheads.theory.deng2022.measure import Traced
 from manyheads.theory.deng2022.paper import Deng2022, separation
-from manyheads.theory.landscape import Landscape, watched
+from manyheads.theory.landscape import Landscape
 
 SMALL = Deng2022(
     width=256, widths=(32, 64, 128), taus=(1, 2, 10), depths=(1, 3), clients=3, samples=4, rounds=40, step=5.0, views=3
@@ -80,7 +80,7 @@ def test_traced_local_steps_are_those_of_the_run(gradient):
     federation, model, land = network(setting)
     states = []
     algorithm = LocalSGD(gradient=gradient, steps=4, lr=setting.eta)
-    simulate(watched(algorithm, states.append), model, federation, rounds=3)
+    simulate(algorithm, model, federation, rounds=3, on_round=lambda end: states.append(end.server))
     cohort = land.cohort_at(3, Traced)
     end = algorithm.local(cohort, State(model=states[1].model), State()).model
     assert len(cohort.visited) == 4

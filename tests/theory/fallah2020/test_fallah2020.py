@@ -31,7 +31,7 @@ from manyheads.theory.fallah2020.meta import (
 )
 from manyheads.theory.fallah2020.similarity import similarity
 from manyheads.theory.fallah2020.smoothness import Constants, estimate, known_for_softmax, look
-from manyheads.theory.landscape import Landscape, points_of, watched
+from manyheads.theory.landscape import Landscape, points_of
 
 SMALL = Fallah2020(clients=4, samples=12, points=16, dim=3, rounds=12, tau=3, batch=4, draws=40, views=3)
 
@@ -87,8 +87,10 @@ def test_points_are_the_distinct_samples_and_how_often_each_client_has_them():
 def test_watching_a_run_does_not_change_it():
     federation, seen = SMALL.federation(), []
     model = build_model(MLP(hidden=()), federation.sample_shape, federation.outputs, 0, "float64")
-    plain, watching = PerFedAvg(steps=2, batch=3), watched(PerFedAvg(steps=2, batch=3), seen.append)
-    runs = [simulate(a, model, federation, rounds=3, evaluate=Evaluate(every=3)) for a in (plain, watching)]
+    runs = [
+        simulate(PerFedAvg(steps=2, batch=3), model, federation, rounds=3, evaluate=Evaluate(every=3), on_round=watch)
+        for watch in (None, lambda end: seen.append(end.server))
+    ]
     assert runs[0].checksum == runs[1].checksum
     assert len(seen) == 3
     assert isinstance(seen[-1], State)

@@ -15,7 +15,7 @@ from manyheads.engines.cohort import LocalCohort
 from manyheads.models import ReluNet, build_model
 from manyheads.run import Evaluate, simulate
 from manyheads.theory.facts import fitted_contraction, number
-from manyheads.theory.landscape import Landscape, watched
+from manyheads.theory.landscape import Landscape
 from manyheads.theory.paper import Say
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ def measure(paper: Deng2022, phi: float, say: Say) -> dict[str, Any]:
     algorithm = LocalSGD(gradient=paper.gradient, steps=paper.tau, lr=paper.eta)
     states: list[State] = []
     simulate(
-        watched(algorithm, states.append), model, federation, rounds=paper.rounds, seed=paper.seed,
-        evaluate=Evaluate(every=paper.rounds),
+        algorithm, model, federation, rounds=paper.rounds, seed=paper.seed, evaluate=Evaluate(every=paper.rounds),
+        on_round=lambda end: states.append(end.server),
     )  # fmt: skip
     land = Landscape(model, federation, paper.seed)
     path = [model.params.all, *(state.model for state in states)]

@@ -12,6 +12,7 @@ from pydantic import Field
 from manyheads.algorithms import PerFedAvg
 from manyheads.core.errors import UserError
 from manyheads.core.randomness import Purpose, generator
+from manyheads.core.round_end import RoundEnd
 from manyheads.core.settings import settings
 from manyheads.core.trees import State
 from manyheads.data import Federation, Samples
@@ -22,7 +23,7 @@ from manyheads.theory.fallah2020.meta import gamma_F2, sigma_F2, smoothness_F
 from manyheads.theory.fallah2020.similarity import similarity
 from manyheads.theory.fallah2020.smoothness import Constants, estimate, known_for_softmax, look
 from manyheads.theory.fallah2020.theorem import lemmas, theorem
-from manyheads.theory.landscape import Landscape, points_of, watched
+from manyheads.theory.landscape import Landscape, points_of
 from manyheads.theory.paper import Say
 
 if TYPE_CHECKING:
@@ -131,8 +132,8 @@ class Fallah2020:
         algorithm = self.algorithm(beta)
         states: list[State] = []
         simulate(
-            watched(algorithm, states.append), model, federation, rounds=self.rounds, participation=self.participation,
-            seed=self.seed, evaluate=Evaluate(every=self.rounds), on_round=_progress(say, self.rounds),
+            algorithm, model, federation, rounds=self.rounds, participation=self.participation, seed=self.seed,
+            evaluate=Evaluate(every=self.rounds), on_round=_watching(states, say, self.rounds),
         )  # fmt: skip
         path = [start, *(clients.flat(state.model) for state in states)]
         iterates = [clients.flat(state.iterate) for state in states]
@@ -190,11 +191,13 @@ class Fallah2020:
         ]
 
 
-def _progress(say: Say, rounds: int) -> Callable[[dict[str, Any]], None]:
+def _watching(states: list[State], say: Say, rounds: int) -> Callable[[RoundEnd], None]:
+    """Keeps the server's states, and tells of every fifth of the rounds."""
     every = max(1, rounds // 5)
 
-    def tell(record: dict[str, Any]) -> None:
-        if record["round"] % every == 0:
-            say(f"round {record['round']} of {rounds}")
+    def watch(end: RoundEnd) -> None:
+        states.append(end.server)
+        if len(states) % every == 0:
+            say(f"round {len(states)} of {rounds}")
 
-    return tell
+    return watch

@@ -1,0 +1,41 @@
+"""Metrics at every client of an evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from manyheads.metrics.metric import Measured, Metric, Predictions
+
+__all__ = ["Scores"]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What metrics say of some clients, one after another."""
+
+    samples: np.ndarray
+    """of each client"""
+    metrics: dict[str, Measured]
+    """by name"""
+
+    @classmethod
+    def of(cls, predictions: Predictions, metrics: Iterable[Metric]) -> Scores:
+        return cls(predictions.sizes.astype(float), {m.name: m.of_clients(predictions) for m in metrics})
+
+    @classmethod
+    def joined(cls, parts: Sequence[Scores], order: np.ndarray) -> Scores:
+        """Those of several groups of clients, put in another order."""
+
+        def join(arrays: Iterable[np.ndarray]) -> np.ndarray:
+            return np.concatenate(list(arrays))[order]
+
+        return cls(
+            join(part.samples for part in parts),
+            {
+                name: Measured(*map(join, zip(*(part.metrics[name] for part in parts), strict=True)))
+                for name in parts[0].metrics
+            },
+        )

@@ -1,0 +1,208 @@
+"""Metrics written outside the package: from each client's predictions, undefined where they cannot be computed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import roc_auc_score
+from torch import nn
+
+from manyheads import (
+    METRICS,
+    SGD,
+    Engine,
+    Evaluate,
+    FedAvg,
+    Federation,
+    Metric,
+    Predictions,
+    SampleMetric,
+    UserError,
+    simulate,
+)
+from manyheads.core.tasks import task_named
+from manyheads.metrics import Accuracy, Loss, Scores, metrics_for, spread
+
+
+class AUC(Metric):
+    """Of two classes; not defined at a client that has one of them alone."""
+
+    name, title, unit, higher_is_better, needs_classes = "auc", "area under the ROC curve", "%", True, True
+
+    def of_client(self, predictions):
+        if len(np.unique(predictions.labels)) < 2:
+            return None
+        return float(roc_auc_score(predictions.labels, predictions.probabilities[:, 1]))
+
+
+class Brier(SampleMetric):
+    name, title, higher_is_better, needs_classes = "brier", "Brier score", False, True
+
+    def each(self, predictions):
+        right = np.eye(predictions.outputs.shape[1])[predictions.labels]
+        return np.square(predictions.probabilities - right).sum(axis=1)
+
+
+class R2(Metric):
+    name, title, higher_is_better, tasks = "r2", "R2", True, ("regression",)
+
+    def of_client(self, predictions):
+        y = predictions.labels
+        return 1 - np.square(predictions.outputs[:, 0] - y).sum() / np.square(y - y.mean()).sum()
+
+
+@pytest.fixture(autouse=True)
+def registered():
+    for metric in (AUC, Brier, R2):
+        METRICS.register(metric)
+
+
+@pytest.fixture(scope="module")
+def two_classes():
+    """Four clients; the last has one class alone, and the third no test sample."""
+    rng = np.random.default_rng(0)
+    x = [rng.normal(size=(n, 3)).astype("float32") for n in (30, 40, 1, 20)]
+    y = [(rows[:, 0] + rng.normal(size=len(rows)) > 0).astype(int) for rows in x[:3]]
+    return Federation.from_clients(list(zip(x, [*y, np.zeros(20, int)], strict=True)), outputs=2)
+
+
+def linear(outputs):
+    torch.manual_seed(0)
+    return nn.Linear(3, outputs)
+
+
+def run_on(federation, **evaluate):
+    return simulate(FedAvg(), linear(2), federation, rounds=3, evaluate=Evaluate(**evaluate))
+
+
+def test_a_metric_in_a_run(two_classes):
+    run = run_on(two_classes, metrics=("auc", "brier"))
+    found = run.history[-1]["evaluation"]
+    assert found["metrics"] == ["accuracy", "loss", "auc", "brier"]
+    assert found["per_client"]["client"] == [0, 1, 3]
+    predictions = run.predictions(two_classes)
+    mine = [AUC().of_client(predictions.client(i)) for i in (0, 1)]
+    assert found["auc"] == pytest.approx(np.mean(mine))  # left out of the mean where it is not defined
+    assert found["per_client"]["auc"] == [*(pytest.approx(v, abs=1e-6) for v in mine), None]
+    assert found["auc_clients"] == 2
+    assert "brier_clients" not in found
+    assert found["auc_worst_decile"] == pytest.approx(min(mine))
+    brier = [float(Brier().each(predictions.client(i)).mean()) for i in (0, 1, 3)]
+    assert found["per_client"]["brier"] == pytest.approx(brier)
+    assert found["brier_worst_decile"] == pytest.approx(max(brier))  # the lower the better
+    assert run.metrics == {name: found[name] for name in found["metrics"]} == run.summary()["metrics"]
+    assert run.history.column("auc")[-1] == (3, found["auc"])
+
+
+def test_weights_of_clients_where_it_is_defined(two_classes):
+    run = run_on(two_classes, metrics=("auc",), weight="sample")
+    predictions = run.predictions(two_classes)
+    values, sizes = [AUC().of_client(predictions.client(i)) for i in (0, 1)], predictions.sizes[[0, 1]]
+    assert run.metrics["auc"] == pytest.approx(np.average(values, weights=sizes))
+
+
+def test_further_metrics_change_nothing_else(two_classes):
+    plain, more = run_on(two_classes), run_on(two_classes, metrics=("auc",))
+    assert plain.checksum == more.checksum
+    one, other = (r.history[-1]["evaluation"] for r in (plain, more))
+    assert {k: other[k] for k in one if k not in ("metrics", "per_client")} == {
+        k: v for k, v in one.items() if k not in ("metrics", "per_client")
+    }
+
+
+def test_the_same_in_worker_processes(two_classes):
+    """Metrics travel to the workers."""
+    runs = [
+        simulate(
+            FedAvg(), linear(2), two_classes, rounds=1, evaluate=Evaluate(metrics=("auc",)),
+            engine=Engine(workers=workers),
+        )
+        for workers in (1, 2)
+    ]  # fmt: skip
+    for name in ("accuracy", "auc"):
+        assert runs[0].metrics[name] == pytest.approx(runs[1].metrics[name])
+
+
+def test_of_a_regression():
+    rng = np.random.default_rng(1)
+    x = [rng.normal(size=(20, 3)) for _ in range(2)]
+    federation = Federation.from_clients([(rows, rows @ [1.0, -1.0, 0.5]) for rows in x])
+    run = simulate(
+        FedAvg(sgd=SGD(lr=0.1)), linear(1).double(), federation, rounds=20, evaluate=Evaluate(metrics=("r2",), every=20)
+    )
+    found = run.history[-1]["evaluation"]
+    assert found["metrics"] == ["loss", "r2"]
+    assert found["accuracy"] is None
+    assert 0 < found["r2"] < 1
+    with pytest.raises(UserError, match=r"metric: auc is not for regression; given 'auc'; allowed: tasks with classes"):
+        simulate(FedAvg(), linear(1).double(), federation, rounds=1, evaluate=Evaluate(metrics=("auc",)))
+
+
+def test_what_is_refused(two_classes):
+    with pytest.raises(UserError, match=r"metric: unknown metric; given 'auk'.*did you mean 'auc'"):
+        run_on(two_classes, metrics=("auk",))
+    with pytest.raises(UserError, match=r"metric: r2 is not for classification; given 'r2'; allowed: regression"):
+        run_on(two_classes, metrics=("r2",))
+    methods = {"title": "x", "of_client": lambda self, predictions: 0.0}
+    with pytest.raises(UserError, match="a name that cannot stand in a history; given 'round'"):
+        METRICS.register(type("Round", (Metric,), {"name": "round", **methods}))
+    with pytest.raises(UserError, match="write its method of_client"):
+        METRICS.register(type("Idle", (Metric,), {"name": "idle", "title": "x"}))
+    with pytest.raises(UserError, match="no title"):
+        METRICS.register(type("Bare", (Metric,), {"name": "bare", "of_client": methods["of_client"]}))
+    with pytest.raises(UserError, match="is no Metric"):
+        METRICS.register(type("Loose", (), {"name": "loose"}))
+    with pytest.raises(UserError, match="there is another metric of that name"):
+        METRICS.register(type("Mine", (Metric,), {"name": "loss", **methods}))
+
+
+def predictions(outputs, labels, sizes, losses=None):
+    outputs = np.array(outputs, float)
+    return Predictions(outputs, np.array(labels), np.zeros(len(outputs)) if losses is None else losses, np.array(sizes))
+
+
+def test_all_clients_at_once_as_one_after_another():
+    rng = np.random.default_rng(2)
+    sizes = [3, 0, 5, 1]
+    found = predictions(rng.normal(size=(9, 4)), rng.integers(0, 4, 9), sizes, rng.normal(size=9))
+    for metric in (Accuracy(), Loss(), Brier()):
+        values, defined = metric.of_clients(found)
+        assert defined.tolist() == [True, False, True, True]
+        for i in (0, 2, 3):
+            assert values[i] == metric.of_client(found.client(i))
+            assert values[i] == pytest.approx(metric.each(found.client(i)).mean())
+
+
+def test_a_model_that_diverged_is_not_left_out():
+    """One client's outputs are not finite: its value is not, and neither is the mean; that is not the same as undefined."""
+    found = predictions([[1, 0], [0, 1], [np.nan, 0], [1, 0]], [0, 1, 0, 1], [2, 2])
+    values, defined = AUC().of_clients(found)
+    assert defined.all()
+    assert values[0] == 1
+    assert np.isnan(values[1])
+    record = Evaluate().summary(np.arange(2), Scores.of(found, [AUC()]), [AUC()])
+    assert record["auc"] is None
+    assert record["per_client"]["auc"] == [1.0, None]
+
+
+def test_defined_nowhere():
+    found = predictions([[1, 0], [0, 1]], [0, 0], [1, 1])
+    record = Evaluate().summary(np.arange(2), Scores.of(found, [AUC()]), [AUC()])
+    assert (record["auc"], record["auc_clients"], record["clients"]) == (None, 0, 2)
+
+
+def test_metrics_of_a_task_come_first_and_once():
+    names = [m.name for m in metrics_for(task_named("classification"), ("brier", "loss", "brier"))]
+    assert names == ["accuracy", "loss", "brier"]
+
+
+def test_the_worst_tenth_is_on_the_bad_side():
+    values = np.arange(20.0)
+    assert spread(values)["worst_decile"] == 0.5
+    assert spread(values, higher_is_better=False)["worst_decile"] == 18.5
+
+
+def test_how_a_number_is_written():
+    assert (AUC.shown(0.61803), AUC.axis()) == ("61.8 %", "area under the ROC curve (%)")
+    assert (Brier.shown(0.061803), Brier.axis(), Brier.shown(None)) == ("0.0618", "Brier score", "")
