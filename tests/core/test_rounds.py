@@ -90,7 +90,7 @@ class Sent:
         ({"weight": 0.0}, "weight 0.0 is not a positive number"),
         ({"weight": float("nan")}, "weight nan is not a positive number"),
         ({"weight": -3.0}, "not a positive number"),
-        ({"body": torch.zeros(1, 2)}, "wrong names in upload; given 'body'"),
+        ({"body": torch.zeros(1, 2)}, "wrong names in upload: it lacks 'model', has 'body'"),
         ({"model": Tree({"w": torch.zeros(1, 2, dtype=torch.float64)})}, "wrong type of model/w"),
     ],
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,8 +12,18 @@ from torch import Tensor
 from manyheads.core.contract import Each, Mean, Uploads, weighted_mean
 from manyheads.core.errors import UserError
 from manyheads.core.trees import State
+from manyheads.core.words import quoted
 
-__all__ = ["NOT_FINITE", "Accepted", "Reply", "accepted", "check_upload", "finite_clients", "gathered"]
+__all__ = [
+    "NOT_FINITE",
+    "Accepted",
+    "Reply",
+    "accepted",
+    "check_upload",
+    "different_names",
+    "finite_clients",
+    "gathered",
+]
 
 NOT_FINITE = "values are not finite"
 
@@ -117,7 +127,7 @@ def check_upload(upload: State, expected: State, clients: int) -> None:
     """Raise unless ``upload``, for ``clients`` clients, has the names, shapes and types of ``expected``."""
     got, want = upload.flat, expected.flat
     if got.keys() != want.keys():
-        raise UserError("wrong names in upload", given=", ".join(got) or "none", allowed=", ".join(want) or "none")
+        raise UserError(f"wrong names in upload: it {different_names(got, want)}")
     for name, value in got.items():
         if value.shape != (clients, *want[name].shape):
             raise UserError(
@@ -125,6 +135,22 @@ def check_upload(upload: State, expected: State, clients: int) -> None:
             )
         if value.dtype != want[name].dtype:
             raise UserError(f"wrong type of {name} in upload", given=value.dtype, allowed=str(want[name].dtype))
+
+
+def different_names(got: Iterable[str], want: Iterable[str]) -> str:
+    """What a state lacks and what it should not have, by the names of its leaves; a whole entry by its own.
+
+    >>> different_names(["model/a", "step"], ["model/a", "momentum/a", "momentum/b"])
+    "lacks 'momentum', has 'step'"
+    """
+    parts = (("lacks", set(want), set(got)), ("has", set(got), set(want)))
+    told = [f"{verb} {quoted(*_entries(one - other, other))}" for verb, one, other in parts if one - other]
+    return ", ".join(told)
+
+
+def _entries(names: set[str], others: set[str]) -> list[str]:
+    known = {name.partition("/")[0] for name in others}
+    return sorted({n if (entry := n.partition("/")[0]) in known else entry for n in names})
 
 
 def finite_clients(state: State, clients: int) -> Tensor:

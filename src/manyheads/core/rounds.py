@@ -22,7 +22,7 @@ import numpy as np
 
 from manyheads.core.contract import Algorithm, Cohort, Round
 from manyheads.core.errors import Diverged, UserError
-from manyheads.core.replies import NOT_FINITE, Accepted, Reply, accepted, finite_clients, gathered
+from manyheads.core.replies import NOT_FINITE, Accepted, Reply, accepted, different_names, finite_clients, gathered
 from manyheads.core.trees import State
 
 __all__ = [
@@ -76,7 +76,10 @@ class NoUploads(UserError):
         """The error for the user: what is ``saved``, and the likely cause."""
         if all(why == NOT_FINITE for why in self.dropped.values()):
             return Diverged(f"{self}; {saved}", fix=likely_cause(algorithm, self.round.population))
-        return UserError(f"{self}; {saved}", fix="the algorithm's local() does not give what its expects() announces")
+        own = type(algorithm).expects is not Algorithm.expects
+        fix = "the algorithm's local() does not give what its expects() announces"
+        every = "by default clients must send all that the server state has: override expects() to say what they send"
+        return UserError(f"{self}; {saved}", fix=fix if own else every)
 
 
 def client_round(
@@ -117,12 +120,33 @@ def server_round(algorithm: Algorithm, server: State, replies: Sequence[Reply | 
     if uploads is None:
         raise NoUploads(round, dropped)
     merged = algorithm.merge(server, uploads, round)
+    _check_merged(algorithm, merged, server)
     if not finite_clients(merged.map(lambda v: v.unsqueeze(0)), 1).all():
         raise Diverged(
             f"round {round.index}: the merged model is not finite: training diverged",
             fix=likely_cause(algorithm, round.population),
         )
     return ServerRound(merged, dropped)
+
+
+def _check_merged(algorithm: Algorithm, merged: State, server: State) -> None:
+    """The server's state keeps its form: what is left out of it would be lost."""
+    got, want = merged.flat, server.flat
+    if got.keys() != want.keys():
+        default = type(algorithm).merge is Algorithm.merge
+        fix = "by default the mean of the uploads is the next state: override merge()" if default else None
+        raise UserError(
+            f"the server state that {algorithm.name}'s merge() gives {different_names(got, want)}; "
+            "it must have what init_server() gives",
+            fix=fix,
+        )
+    for name, value in got.items():
+        if value.shape != want[name].shape:
+            raise UserError(
+                f"the server state that {algorithm.name}'s merge() gives has another shape of {name}",
+                given=tuple(value.shape),
+                allowed=str(tuple(want[name].shape)),
+            )
 
 
 def likely_cause(algorithm: Algorithm, population: int) -> str:
