@@ -17,9 +17,10 @@ from manyheads.algorithms import (
     PerFedAvg,
     Scaffold,
 )
-from manyheads.core.contract import Algorithm, Batch, Cohort, Each, Mean, Round, Update, Uploads, register
+from manyheads.core.contract import Algorithm, Batch, Cohort, Each, Mean, Round, Update, Uploads
 from manyheads.core.errors import UserError
 from manyheads.core.optim import SGD, FineTune
+from manyheads.core.round_end import RoundEnd
 from manyheads.core.rounds import client_round, server_round
 from manyheads.core.settings import settings
 from manyheads.core.tasks import TASKS, Task
@@ -32,6 +33,7 @@ from manyheads.models import Model
 from manyheads.monitors import MONITORS, Monitor
 from manyheads.onboarding import personalize
 from manyheads.run import Evaluate, Run, load, simulate
+from manyheads.run.kinds import register
 
 __all__ = [
     "APFL",
@@ -68,6 +70,7 @@ __all__ = [
     "PerFedAvg",
     "Predictions",
     "Round",
+    "RoundEnd",
     "Run",
     "SampleMetric",
     "Scaffold",

@@ -69,6 +69,11 @@ def test_data_of_ones_own_is_described_and_compared(here, capsys):
     facts = facts_of(capsys, "compare", "own_things:Blobs", "--data.samples", 40, *words, "--out", "a")
     assert {"local", "fedavg", "mine", "mine+ft"} == facts["methods"].keys()
     assert facts["data"]["data"] == "blobs"
+    forget(here)
+    said = error_of(capsys, "compare", "--resume", "--out", "a")
+    assert "--data own_things:Blobs --methods fedavg,own_things:Mine,own_things:Mine+ft" in said
+    again = facts_of(capsys, "compare", "own_things:Blobs", "--resume", "--out", "a", *words[:2])
+    assert again["methods"]["mine"]["accuracy"] == facts["methods"]["mine"]["accuracy"]
     forget(here)  # as a resume in another process finds it
     told = error_of(capsys, "compare", "--resume", "--out", "a")
     assert "own_things:Mine" in told

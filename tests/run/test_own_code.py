@@ -13,8 +13,9 @@ from problems import ragged, small_net
 from torch import nn
 from torch.nn import functional
 
-from manyheads import FedAvg, FedPer, Model, UserError, load, simulate
+from manyheads import FedAvg, FedPer, Model, UserError, load, register, simulate
 from manyheads.core.contract import ALGORITHMS
+from manyheads.data import PARTITIONERS, SOURCES
 from manyheads.engines.client_data import ClientData
 from manyheads.models import MLP, MODELS
 from manyheads.run.config_file import read_run_config
@@ -147,6 +148,15 @@ def test_what_is_no_model_is_refused(given):
         UserError, match=r"model: this is no model; given .*a specification with build\(shape, outputs\)"
     ):
         simulate(FedAvg(), given, ragged(), rounds=1)
+
+
+def test_one_decorator_registers_every_kind(own):
+    for cls in (own.Mine, own.Net, own.Blobs, own.Halves):
+        assert register(cls) is cls
+    assert (ALGORITHMS["mine"], MODELS["my-net"]) == (own.Mine, own.Net)
+    assert (SOURCES["blobs"], PARTITIONERS["halves"]) == (own.Blobs, own.Halves)
+    with pytest.raises(UserError, match=r"Nothing lacks .*pool|Nothing lacks model"):
+        register(type("Nothing", (), {"name": "nothing"}))
 
 
 # -- load -----------------------------------------------------------------------------------------------------------------

@@ -157,11 +157,11 @@ def check_declared(
         raise UserError(f"{path} lacks {', '.join(lacking)}")
 
 
-def not_imported(missing: Sequence[tuple[str, str, str]], where: str | None) -> UserError:
+def not_imported(missing: Sequence[tuple[str, str, str]], where: str | None, flags: str = "") -> UserError:
     """The error for things (kind, name and import path) that something was made with and that are not known now."""
     things = ", ".join(f"the {kind} {name!r} ({path})" for kind, name, path in missing)
     modules = list(dict.fromkeys(path.partition(":")[0] for _, _, path in missing))
-    flags = " ".join(f"--{kind} {path}" for kind, _, path in missing)
+    flags = flags or " ".join(f"--{kind} {path}" for kind, _, path in missing)
     fix = f"in Python: import {', '.join(modules)}, with @register on the class; on the command line: {flags}"
     if "__main__" in modules:
         fix = "define and register it again, as that script did"

@@ -60,7 +60,8 @@ def read_settings(path: Path) -> Table:
 def read_kept_settings(path: Path) -> Table:
     """The settings that a run or a comparison keeps in its folder, as they were written; to go on with it."""
     table = _read_sealed(path)
-    require_imported(table.get("facts", {}).get("code", {}), where=str(path.parent))
+    methods = table.get("compare", {}).get("methods", ())
+    require_imported(table.get("facts", {}).get("code", {}), str(path.parent), methods)
     return _settings(table)
 
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
-from manyheads.core.contract import ALGORITHMS
+from manyheads.core.contract import ALGORITHMS, Algorithm
 from manyheads.core.registry import Registry, import_path, is_ours, not_imported
+from manyheads.core.tasks import TASKS, Task
 from manyheads.data import PARTITIONERS, SOURCES
-from manyheads.metrics import METRICS
+from manyheads.data.partitions.partitioners import Partition
+from manyheads.metrics import METRICS, Metric
 from manyheads.models import MODELS
-from manyheads.monitors import MONITORS
+from manyheads.monitors import MONITORS, Monitor
 
-__all__ = ["KINDS", "Code", "code_of", "require_imported"]
+__all__ = ["KINDS", "Code", "code_of", "register", "require_imported"]
+
+T = TypeVar("T")
 
 Code = dict[str, dict[str, str]]
 """import paths by kind and name"""
@@ -27,9 +31,34 @@ def code_of(**things: Iterable[Any]) -> Code:
     return {kind: paths for kind, paths in found.items() if paths}
 
 
-def require_imported(code: Mapping[str, Mapping[str, str]], where: str) -> None:
-    """Refuse to go on where something is not imported, saying what."""
+def require_imported(code: Mapping[str, Mapping[str, str]], where: str, methods: Sequence[str] = ()) -> None:
+    """Refuse to go on where something is not imported, saying what; ``methods`` are those of a comparison."""
     recorded = [(kind, name, path) for kind, paths in code.items() for name, path in paths.items()]
     missing = [(kind, name, path) for kind, name, path in recorded if not KINDS[kind].knows(name, path)]
     if missing:
-        raise not_imported(missing, where)
+        flags = {f"--{kind} {path}": None for kind, _, path in missing}
+        if methods:
+            origin = code.get("algorithm", {})
+            named = ((origin.get(name, name), plus, rest) for name, plus, rest in (m.partition("+") for m in methods))
+            told = "--methods " + ",".join(map("".join, named))
+            flags = {told if flag.startswith("--algorithm ") else flag: None for flag in flags}
+        raise not_imported(missing, where, " ".join(flags))
+
+
+def register(cls: type[T]) -> type[T]:
+    """Make a class of your own known by its name: a method, a model, data, a partition, a metric, a monitor or a task.
+
+    It is then found by :func:`manyheads.load` and wherever a name is wanted.
+    """
+    bases: dict[type, Registry[Any]] = {
+        Algorithm: ALGORITHMS,
+        Metric: METRICS,
+        Monitor: MONITORS,
+        Task: TASKS,
+        Partition: PARTITIONERS,
+    }
+    known = next((known for base, known in bases.items() if issubclass(cls, base)), None)
+    if known is None:
+        known = MODELS if hasattr(cls, "build") else SOURCES
+    known.register(cls)
+    return cls
