@@ -1,4 +1,4 @@
-"""What the theorems speak of, at any point of a run: exact losses, gradients and Hessians of every client."""
+"""Exact losses, gradients and Hessians of every client, at any point of a run."""
 
 from __future__ import annotations
 
@@ -102,5 +102,5 @@ def points_of(federation: Federation) -> tuple[Federation, np.ndarray]:
     owner = np.repeat(np.arange(len(train)), train.sizes)
     counts = np.zeros((len(train), len(first)))
     np.add.at(counts, (owner, which.reshape(-1)), 1)
-    alone = replace(federation, train=points, test=points, validation=None, new=None, client_names=None)
-    return alone, counts / counts.sum(axis=1, keepdims=True)
+    single = replace(federation, train=points, test=points, validation=None, new=None, client_names=None)
+    return single, counts / counts.sum(axis=1, keepdims=True)

@@ -21,7 +21,7 @@ from manyheads.run import Evaluate, simulate
 from manyheads.theory.facts import condition, within
 from manyheads.theory.fallah2020.meta import gamma_F2, sigma_F2, smoothness_F
 from manyheads.theory.fallah2020.similarity import similarity
-from manyheads.theory.fallah2020.smoothness import Constants, estimate, known_for_softmax, look
+from manyheads.theory.fallah2020.smoothness import Constants, estimate, known_for_softmax, view_at
 from manyheads.theory.fallah2020.theorem import lemmas, theorem
 from manyheads.theory.landscape import Landscape, points_of
 from manyheads.theory.paper import Say
@@ -126,7 +126,7 @@ class Fallah2020:
         known = known_for_softmax(federation) if self.model == "softmax" else None
 
         start = clients.flat(model.params.all)
-        first = known or estimate([look(clients, points, start, self.alpha)], shares)
+        first = known or estimate([view_at(clients, points, start, self.alpha)], shares)
         share = 1.0 if known else 0.5  # of networks, constants grow along the run
         beta = self.beta or share / (10 * self.tau * smoothness_F(first, self.alpha))
         algorithm = self.algorithm(beta)
@@ -140,7 +140,7 @@ class Fallah2020:
 
         chosen = np.unique(np.linspace(0, self.rounds, self.views).astype(int)).tolist()
         say(f"derivatives after rounds {', '.join(map(str, chosen))}")
-        views = [look(clients, points, path[at], self.alpha) for at in chosen]
+        views = [view_at(clients, points, path[at], self.alpha) for at in chosen]
         estimated = estimate(views, shares)
         constants = known or estimated
         conditions = self._conditions(constants, beta, known is not None)

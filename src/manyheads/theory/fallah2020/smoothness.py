@@ -14,7 +14,7 @@ from manyheads.data import Federation
 from manyheads.metrics import total_variation
 from manyheads.theory.landscape import Landscape, points_of
 
-__all__ = ["Constants", "View", "estimate", "known_for_softmax", "look", "spectral"]
+__all__ = ["Constants", "View", "estimate", "known_for_softmax", "spectral", "view_at"]
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,8 @@ def spectral(matrices: Tensor) -> Tensor:
     return torch.linalg.eigvalsh(matrices).abs().amax(dim=-1)
 
 
-def look(clients: Landscape, points: Landscape, w: Tensor, alpha: float) -> View:
+def view_at(clients: Landscape, points: Landscape, w: Tensor, alpha: float) -> View:
+    """The derivatives at w; ``points`` are the distinct samples, each as a client."""
     gradients = clients.gradients(w)
     step = w - alpha * gradients
     return View(
@@ -76,7 +77,7 @@ def look(clients: Landscape, points: Landscape, w: Tensor, alpha: float) -> View
 
 
 def estimate(views: list[View], shares: np.ndarray) -> Constants:
-    """The largest values met at the points of a run. Suprema over all w are at least as large."""
+    """The largest values at the points of a run. Suprema over all w are at least as large."""
     p = torch.from_numpy(shares)
     each = [_at(view, p) for view in views]
     rho = max(_hessian_slope(view.w, view.step, view.hessians, view.step_hessians) for view in views)
