@@ -57,6 +57,20 @@ def test_a_resume_that_is_refused_leaves_the_comparison_as_it_was(done, flag, ca
     assert {p: p.read_bytes() for p in done.rglob("*") if p.is_file()} == before
 
 
+def test_further_metrics_and_chosen_monitors(tmp_path, capsys):
+    words = ["--methods", "fedavg", "--rates", 0.1, "--metric", "loss", "--monitor", "drift", "--out", tmp_path / "out"]
+    facts = facts_of(capsys, *SMALL, *words)
+    fedavg = facts["methods"]["fedavg"]
+    assert list(fedavg["monitors"]) == ["drift"]
+    loss = fedavg["metrics"]["loss"]
+    assert loss["low"] == min(loss["per_seed"]) < loss["mean"] < max(loss["per_seed"]) == loss["high"]
+    assert call("compare", "--resume", "--out", tmp_path / "out") == 0
+    rows = capsys.readouterr().out.splitlines()
+    assert any("loss" in row.split() for row in rows[:4])
+    assert any(row.startswith("fedavg") and f" {loss['mean']:.3g} " in row for row in rows)
+    assert "unknown metric" in error_of(capsys, *SMALL, "--metric", "none", "--out", tmp_path / "b")
+
+
 def test_methods_that_fine_tune_need_fine_tuning(tmp_path, capsys):
     told = error_of(capsys, *SMALL, "--finetune", "none", "--out", tmp_path / "out")
     assert "fedavg+ft fine-tunes; given 'none'" in told

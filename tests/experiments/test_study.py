@@ -5,17 +5,23 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from manyheads import METRICS, Metric, load
 from manyheads.core.errors import Diverged, UserError
 from manyheads.data import Classes, Digits, federate
 from manyheads.experiments import ComparisonResult, compare
+from manyheads.report import page
 from manyheads.run import run_training
 
 
+def federation():
+    return federate(Digits().pool(0), Classes(3), clients=4, seed=0)
+
+
 def compared(out, rounds=2, seeds=1, **more):
-    federation = federate(Digits().pool(0), Classes(3), clients=4, seed=0)
-    return compare(federation, methods=["fedavg"], rounds=rounds, seeds=seeds, rates=[0.1], out=out, **more)
+    return compare(federation(), methods=["fedavg"], rounds=rounds, seeds=seeds, rates=[0.1], out=out, **more)
 
 
 def numbers(found):
@@ -113,3 +119,49 @@ def test_results_of_the_form_before_are_read(whole):
     del table["methods"]["fedavg"]["seconds"]
     with pytest.raises(UserError, match=r"methods.fedavg.seconds"):
         ComparisonResult.from_json(table, "compare.json")
+
+
+class Confidence(Metric):
+    """Mean probability of what is predicted; not defined for clients with small labels."""
+
+    name, title, unit, higher_is_better = "confidence", "confidence", "%", None
+    needs_classes = True
+
+    def of_client(self, predictions):
+        return None if predictions.labels.mean() < 4.5 else float(predictions.probabilities.max(axis=1).mean())
+
+
+@pytest.fixture
+def confidence():
+    METRICS.register(Confidence)
+    yield
+    del METRICS._known["confidence"]
+
+
+def test_further_metrics_are_told_and_change_no_choice(whole, tmp_path, confidence):
+    out = shutil.copytree(whole[0], tmp_path / "out")
+    with pytest.warns(UserWarning, match="is of other metrics than it should be, .*the models are tried again"):
+        found = compared(out, resume=True, metrics=["confidence", "loss", "accuracy"])
+    assert found.recommendation == whole[1].recommendation
+    assert {name: replace(m, metrics={}) for name, m in found.methods.items()} == whole[
+        1
+    ].methods  # nothing was trained
+    assert list(found.further) == ["loss", "confidence"]  # accuracy is the score itself
+    for name, method in found.methods.items():
+        (folder,) = out.glob(f"runs/{name}-*")
+        predictions = load(folder).predictions(federation().with_validation(0.2, 0), "test")
+        sums = np.bincount(np.repeat(range(4), predictions.sizes), predictions.losses)
+        assert method.metrics["loss"].mean == pytest.approx((sums / predictions.sizes).mean())
+        each = [Confidence().of_client(predictions.client(i)) for i in range(4)]
+        known = [value for value in each if value is not None]
+        assert 0 < len(known) < 4
+        assert method.metrics["confidence"].per_seed == (pytest.approx(np.mean(known)),)
+    assert "confidence" in repr(found).splitlines()[0]
+    assert ComparisonResult.from_json(found.to_json()) == found
+    text = page(found)
+    assert "Further metrics" in text
+    shown = [f"{100 * m.metrics['confidence'].mean:.1f}" for m in found.methods.values()]
+    assert all(f">{number}</td>" in text for number in shown)
+    assert "Confidence (%)" in text
+    with pytest.raises(UserError, match="unknown metric; given 'confidnce'.*did you mean 'confidence'"):
+        compared(None, metrics=["confidnce"])

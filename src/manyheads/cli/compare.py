@@ -32,6 +32,7 @@ from manyheads.experiments.plan import Comparison, Plan, refuse_unfit
 from manyheads.experiments.results import RESULTS, ComparisonResult
 from manyheads.experiments.study import Progress as Follow
 from manyheads.experiments.table import table_of
+from manyheads.metrics import METRICS
 from manyheads.run.config import Config, prepare, with_code
 from manyheads.run.config_file import COMPARISON, read_settings
 
@@ -39,6 +40,7 @@ __all__ = ["compare", "compare_flags"]
 
 BENEATH = {"engine": {"workers": "0"}, "finetune": {"scope": "all"}}
 """what is assumed unless told otherwise: all cores, and fine-tuning of whole models"""
+_SPELLED = {"metrics": "--metric"}
 _NOT_HERE = {"algorithm", "evaluate", "validation", "new_clients", "new_data"}
 _SET_HERE = {("finetune", "lr")}
 """models are fine-tuned with the step size that they were trained with"""
@@ -49,7 +51,7 @@ def compare_flags(arguments: Sequence[str]) -> list[Flag]:
     data = given_position(arguments)
     words = [*arguments, "--data", data] if data and not data.endswith(".toml") else arguments
     own = flags_of(Comparison, "Comparison", prefix=("compare",))
-    own = [f._replace(option=f"--{f.path[-1]}") for f in own if f.path[-1] != "options"]
+    own = [f._replace(option=_SPELLED.get(f.path[-1], f"--{f.path[-1]}")) for f in own if f.path[-1] != "options"]
     return own + [f for f in run_flags(words) if f.path[0] not in _NOT_HERE and f.path not in _SET_HERE]
 
 
@@ -93,7 +95,8 @@ def compare(
     if out and not resume:
         fresh_folder(out)
     whole = as_dict(config) | made | {"compare": as_dict(comparison)}  # as it was made: found again from any folder
-    whole = with_code(whole, algorithm=[m.algorithm for m in methods.values()])
+    metrics = [METRICS.find(name, where="metric") for name in comparison.metrics]
+    whole = with_code(whole, algorithm=[m.algorithm for m in methods.values()], metric=metrics)
     with nullcontext(out) if out else reserved(usual) as place, locked(place):
         sweep(place)
         plan = Plan(federation, model, config.training(), comparison, methods, made, place)

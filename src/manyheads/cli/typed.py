@@ -47,6 +47,7 @@ _PLACES = (
     _Place("--new-data", ("new_data",), SOURCES),
     _Place("--partition", ("partition",), PARTITIONERS),
     _Place("--metric", ("evaluate", "metrics"), METRICS),
+    _Place("--metric", ("compare", "metrics"), METRICS),
     _Place("--monitor", ("monitor",), MONITORS),
 )
 

@@ -40,6 +40,8 @@ def compare(
     validation: float = 0.2,
     batch: int | None = None,
     target: float | None = None,
+    metrics: Sequence[str] = (),
+    monitor: Sequence[str] = (),
     options: Mapping[str, Mapping[str, Any]] | None = None,
     participation: float = 1.0,
     finetune: FineTune | None = None,
@@ -51,8 +53,8 @@ def compare(
     """Compare methods on a federation.
 
     A method is a name (``"fedavg+ft"``: after fine-tuning), an algorithm with settings of its own, its class, or a pair of
-    a label and one of these; ``options`` are settings for methods given by name. See :class:`ComparisonResult` for what
-    comes out; ``manyheads compare --json`` prints the same.
+    a label and one of these; ``options`` are settings for methods given by name. ``metrics`` are told beside the task's own,
+    by which methods are judged. ``manyheads compare --json`` prints what comes out.
 
     >>> from manyheads.algorithms import FedRep
     >>> from manyheads.data import Classes, Digits, federate
@@ -62,14 +64,14 @@ def compare(
     (['local', 'fedavg', 'fedrep'], None, 4)
     """
     methods = methods if isinstance(methods, str | Mapping) else list(methods)
-    chosen = methods_of(methods, batch, options)
     comparison = Comparison(
-        methods=tuple(chosen),
+        methods=tuple(methods_of(methods, batch, options)),
         seeds=seeds,
         rates=tuple(rates),
         validation=validation,
         batch=batch,
         target=target,
+        metrics=tuple(metrics),
         options={name: dict(given) for name, given in (options or {}).items()},
     )
     training = Training(
@@ -77,12 +79,27 @@ def compare(
         participation=participation,
         seed=seed,
         finetune=finetune or FineTune(scope="all"),
+        monitor=tuple(monitor),
         engine=engine or Engine(),
     )
-    federation = federation.with_validation(validation, seed)
+    return _compared(federation, model, methods, comparison, training, out, resume)
+
+
+def _compared(
+    federation: Federation,
+    model: GivenModel,
+    methods: Methods,
+    comparison: Comparison,
+    training: Training,
+    out: str | Path | None,
+    resume: bool,
+) -> ComparisonResult:
+    """The comparison of what is given, in its folder or in one that is forgotten."""
+    federation = federation.with_validation(comparison.validation, training.seed)
     refuse_unfit(federation)
     build, made = model_from(model, federation.sample_shape, federation.outputs, str(federation.train.x.dtype))
     config = {"data": {"name": CUSTOM}, "model": {"name": CUSTOM}} | made
+    chosen = methods_of(methods, comparison.batch, comparison.options)
     if out is not None and not resume:
         fresh_folder(Path(out))
     command = _command(methods, config["model"]["name"], comparison, training)
@@ -92,7 +109,7 @@ def compare(
 
 
 def _command(methods: Methods, model: str, comparison: Comparison, training: Training) -> str:
-    """How to do it again."""
+    """How to do it again, but for fine-tuning, monitors and the engine."""
     arguments = {
         "methods": written(methods),
         "rounds": training.rounds,
@@ -102,5 +119,7 @@ def _command(methods: Methods, model: str, comparison: Comparison, training: Tra
         "participation": training.participation,
         "seed": training.seed,
     }
+    given = {name: getattr(comparison, name) for name in ("batch", "target", "metrics", "options")}
+    arguments |= {name: value for name, value in given.items() if value not in (None, (), {})}
     told = "".join(f"    {k}={v},\n" for k, v in arguments.items())
     return f"compare(\n    federation,\n    {model!r},\n{told})"

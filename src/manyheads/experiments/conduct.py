@@ -11,6 +11,7 @@ from manyheads.core.errors import Damaged, UserError
 from manyheads.core.machine import this_machine
 from manyheads.core.sealed import read_json
 from manyheads.core.settings import as_dict
+from manyheads.core.tasks import task_named
 from manyheads.experiments.describe import federation_facts
 from manyheads.experiments.methods import Method
 from manyheads.experiments.plan import Plan, refuse_unfit
@@ -18,6 +19,7 @@ from manyheads.experiments.results import ALONE, RESULTS, ComparisonResult, Rate
 from manyheads.experiments.scoring import Judged, judged
 from manyheads.experiments.study import Progress, Study, at_work, judge_trial, train_trial
 from manyheads.experiments.trials import Trial
+from manyheads.metrics import METRICS, Metric, SampleMetric, metrics_for
 from manyheads.run import Evaluate
 from manyheads.run.checks import check
 from manyheads.run.config_file import COMPARISON
@@ -80,16 +82,26 @@ def _study(plan: Plan) -> tuple[Study, dict[str, Method], dict[str, str]]:
     tuned = {name: method.algorithm for name, method in methods.items() if method.finetuned}
     if tuned and training.finetune.scope == "none":
         raise UserError(f"{', '.join(tuned)} fine-tunes", where="finetune", given="none", fix="leave one of them out")
-    study = Study(plan.federation, plan.model, training, plan.config, plan.out, tuple(tuned.values()))
+    score, further = _metrics(plan)
+    study = Study(plan.federation, plan.model, training, plan.config, plan.out, score, further, tuple(tuned.values()))
     return study, methods, unfit
+
+
+def _metrics(plan: Plan) -> tuple[SampleMetric, tuple[Metric, ...]]:
+    """What methods are judged by, the task's first metric that every sample has; and what else is told."""
+    task = task_named(plan.federation.task)
+    found = metrics_for(task, plan.comparison.metrics)
+    score = next(metric for metric in found if isinstance(metric, SampleMetric))
+    asked = {METRICS.find(name).name for name in plan.comparison.metrics}
+    return score, tuple(metric for metric in found if metric.name in asked and metric is not score)
 
 
 def _validated(study: Study, trial: Trial) -> tuple[float, float] | None:
     """Score and minus loss on validation samples after the last round; None if the run diverged."""
     last = None if study.diverged(trial) else study.curve(trial)[-1]
-    if last is None or last.loss is None:
+    if last is None or last.score is None or last.loss is None:
         return None
-    return (last.accuracy if last.accuracy is not None else -last.loss), -last.loss
+    return study.sign * last.score, -last.loss
 
 
 def _sound(scores: Mapping[float | None, tuple[float, float] | None]) -> dict[float | None, tuple[float, float]]:

@@ -37,6 +37,8 @@ class Comparison:
     """samples a step, for all methods; without it, each method's own"""
     target: float | None = None
     """accuracy (or loss) to which rounds and bytes are counted; without it, that of training alone"""
+    metrics: tuple[str, ...] = ()
+    """what else is told of the final models on test samples, by names of metrics; choices are made by the task's own"""
     options: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """settings of methods, in a file: [options.fedrep] head_epochs = 5"""
 

@@ -26,6 +26,7 @@ __all__ = [
     "Gain",
     "MeanGain",
     "MethodResult",
+    "MetricLevel",
     "Observed",
     "Point",
     "RateTried",
@@ -61,6 +62,16 @@ class Observed:
 
     round: int
     value: Real
+
+
+@dataclass(frozen=True)
+class MetricLevel:
+    """A further metric: the mean over clients of each one's test samples; mean, lowest and highest of the seeds."""
+
+    mean: Real
+    low: Real
+    high: Real
+    per_seed: tuple[Real, ...]
 
 
 @dataclass(frozen=True)
@@ -148,6 +159,8 @@ class MethodResult:
     """of each client that has test samples"""
     validation_gain: Gain | None = None
     """what recommendations rest on"""
+    metrics: dict[str, MetricLevel] = field(default_factory=dict)
+    """further ones, that took no part in any choice"""
 
 
 @dataclass(frozen=True)
@@ -202,6 +215,12 @@ class ComparisonResult:
     def metric(self) -> type[Quantity]:
         """What :attr:`score` is called, its unit and its direction."""
         return METRICS.get(self.score) or named_quantity(self.score)
+
+    @property
+    def further(self) -> dict[str, type[Quantity]]:
+        """The further metrics, by name."""
+        names = dict.fromkeys(name for method in self.methods.values() for name in method.metrics)
+        return {name: METRICS.get(name) or named_quantity(name) for name in names}
 
     @property
     def ranked(self) -> list[str]:

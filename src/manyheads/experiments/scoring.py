@@ -5,28 +5,28 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from manyheads.core.settings import as_dict
-from manyheads.core.tasks import task_named
 from manyheads.experiments.results import (
     ALONE,
     Counts,
     Gain,
     MeanGain,
     MethodResult,
+    MetricLevel,
     Observed,
     Point,
     RateTried,
     Recommendation,
     SiteGain,
 )
-from manyheads.experiments.study import Study
+from manyheads.experiments.study import Split, Study
 from manyheads.experiments.trials import Trial
 from manyheads.experiments.verdicts import LEVEL, Evidence, checked, recommend, verdict
-from manyheads.metrics import METRICS, Metric, spread
+from manyheads.metrics import spread
 from manyheads.metrics.paired import Estimate, Kind, estimate, overall
 
 __all__ = ["Judged", "judged"]
@@ -53,54 +53,47 @@ def judged(
     target: float | None,
 ) -> Judged:
     """``finals``: of each method, the runs with all seeds; ``tried``: its step sizes."""
-    metric = METRICS[task_named(study.federation.task).metrics[0]]
+    metric, sign = study.score, study.sign
     validation, test = (
         {name: _values(study, trials, split) for name, trials in finals.items()} for split in ("validation", "test")
     )
-    curves = {name: _curve(study, trials, metric) for name, trials in finals.items()}
+    shares = metric.unit == "%" and all(np.isin(v, (0, 1)).all() for each in test.values() for v in each.values())
+    kind: Kind = "difference" if shares else "measure"
+    curves = {name: _curve(study, trials) for name, trials in finals.items()}
     target = curves[ALONE][-1].score if target is None else target
     methods: dict[str, MethodResult] = {}
     evidence: dict[str, Evidence] = {}
     for name, trials in finals.items():
         found: dict[str, Any] = {}
         if name != ALONE:
-            gain = overall(_differences(validation, name), _kind(metric, "difference"))
-            found = _gains(test, name, study, metric) | {"validation_gain": Gain(**_estimate(gain))}
+            gain = overall(_differences(validation, name), kind)
+            found = _gains(test, name, study, kind) | {"validation_gain": Gain(**_estimate(gain))}
         methods[name] = MethodResult(
             algorithm=as_dict(trials[0].algorithm),
             finetuned=trials[0].finetuned,
             rate=trials[0].rate,
-            **_level(test[name], metric),
+            **_level(test[name], "share" if shares else "measure", sign),
             **_cost(study, trials),
-            **_reached(curves[name], target, metric),
+            **_reached(curves[name], target, sign),
             curve=curves[name],
             monitors=_monitors(study, trials),
+            metrics={m.name: _metric([study.measured(trial, m) for trial in trials]) for m in study.metrics},
             rates=tuple(tried[name]),
             **found,
         )
         if name != ALONE:
             evidence[name] = Evidence(gain, methods[name].bytes / 1e6)
     samples = sum(v.shape[1] for v in validation[ALONE].values())
-    advice = recommend(evidence, metric, samples, len(finals[ALONE]))
+    advice = recommend(evidence, type(metric), samples, len(finals[ALONE]))
     best = advice.best
-    check = checked(best, methods[best], metric, advice.method is not None) if best else ""
+    check = checked(best, methods[best], type(metric), advice.method is not None) if best else ""
     return Judged(metric.name, target, methods, advice, check)
 
 
-def _kind(metric: type[Metric], kind: Kind) -> Kind:
-    """Shares are means of outcomes that are 0 or 1."""
-    return kind if metric.unit == "%" else "measure"
-
-
-def _sign(metric: type[Metric]) -> int:
-    return -1 if metric.higher_is_better is False else 1
-
-
-def _values(study: Study, trials: Sequence[Trial], split: Literal["validation", "test"]) -> Values:
-    """Whether each sample was right, or minus its loss."""
+def _values(study: Study, trials: Sequence[Trial], split: Split) -> Values:
+    """The score of every sample, with the sign that makes more of it better."""
     tried = [study.outcomes(trial, split) for trial in trials]
-    classes = study.federation.task == "classification"
-    stacked = np.stack([o.correct if classes else -o.loss for o in tried])
+    stacked = np.stack([study.sign * outcome.score for outcome in tried])
     ends = np.cumsum(tried[0].sizes)
     parts = zip(ends - tried[0].sizes, ends, strict=True)
     return {client: stacked[:, start:end] for client, (start, end) in enumerate(parts) if end > start}
@@ -110,17 +103,17 @@ def _differences(values: Mapping[str, Values], name: str) -> list[np.ndarray]:
     return [values[name][client] - alone for client, alone in values[ALONE].items()]
 
 
-def _level(values: Values, metric: type[Metric]) -> dict[str, Any]:
+def _level(values: Values, kind: Kind, sign: int) -> dict[str, Any]:
     """The mean over clients on test samples, its interval, and how it is spread over clients."""
-    mean = overall(list(values.values()), _kind(metric, "share"))
+    mean = overall(list(values.values()), kind)
     per_seed = np.stack([v.mean(axis=1) for v in values.values()]).mean(axis=0)
     clients = np.array([v.mean() for v in values.values()])
     facts = spread(clients)
     low, high = mean.interval(LEVEL)
-    if _sign(metric) < 0:  # values are minus the metric
+    if sign < 0:  # values are minus the metric
         per_seed, low, high = -per_seed, -high, -low
         facts |= {k: -facts[k] for k in ("mean", "worst_decile")}
-    if metric.unit == "%":
+    if kind == "share":
         low, high = max(low, 0.0), min(high, 1.0)
     return {
         "score": facts["mean"],
@@ -131,10 +124,16 @@ def _level(values: Values, metric: type[Metric]) -> dict[str, Any]:
     }
 
 
-def _gains(values: Mapping[str, Values], name: str, study: Study, metric: type[Metric]) -> dict[str, Any]:
+def _metric(seeds: Sequence[np.ndarray]) -> MetricLevel:
+    """Of the clients' values with every seed; clients where it is not defined do not count."""
+    means = [
+        float(values[~np.isnan(values)].mean()) if not np.isnan(values).all() else float("nan") for values in seeds
+    ]
+    return MetricLevel(float(np.mean(means)), min(means), max(means), tuple(means))
+
+
+def _gains(values: Mapping[str, Values], name: str, study: Study, kind: Kind) -> dict[str, Any]:
     """Over training alone: on average, and of every client, on its test samples."""
-    kind = _kind(metric, "difference")
-    sign = _sign(metric)
     rows = []
     for client, alone in values[ALONE].items():
         gain = estimate(values[name][client] - alone, kind)
@@ -143,8 +142,8 @@ def _gains(values: Mapping[str, Values], name: str, study: Study, metric: type[M
                 client=client,
                 name=study.federation.client_name(client),
                 samples=alone.shape[1],
-                alone=sign * float(alone.mean()),
-                score=sign * float(values[name][client].mean()),
+                alone=study.sign * float(alone.mean()),
+                score=study.sign * float(values[name][client].mean()),
                 **_estimate(gain),
                 verdict=verdict(gain),
             )
@@ -171,11 +170,11 @@ def _cost(study: Study, trials: Sequence[Trial]) -> dict[str, Any]:
     }
 
 
-def _curve(study: Study, trials: Sequence[Trial], metric: type[Metric]) -> tuple[Point, ...]:
+def _curve(study: Study, trials: Sequence[Trial]) -> tuple[Point, ...]:
     """On validation samples, after some of the rounds: mean, lowest and highest of the seeds."""
     points = []
     for at in zip(*(study.curve(trial) for trial in trials), strict=True):
-        scores = [value for p in at if (value := getattr(p, metric.name)) is not None]
+        scores = [value for p in at if (value := p.score) is not None]
         if scores:
             sent = round(float(np.mean([p.bytes for p in at])))
             points.append(Point(at[0].round, sent, float(np.mean(scores)), min(scores), max(scores)))
@@ -195,7 +194,7 @@ def _monitors(study: Study, trials: Sequence[Trial]) -> dict[str, tuple[Observed
     return found
 
 
-def _reached(curve: Sequence[Point], target: float, metric: type[Metric]) -> dict[str, Any]:
+def _reached(curve: Sequence[Point], target: float, sign: int) -> dict[str, Any]:
     """The first round after which the target was reached, and the bytes until then; None if never."""
-    hit = next((p for p in curve if _sign(metric) * (p.score - target) >= 0), None)
+    hit = next((p for p in curve if sign * (p.score - target) >= 0), None)
     return {"rounds_to_target": hit and hit.round, "bytes_to_target": hit and hit.bytes}

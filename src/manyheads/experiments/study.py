@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,21 +22,23 @@ from manyheads.core.history import History
 from manyheads.core.optim import FineTune
 from manyheads.core.sealed import read_json, write_json
 from manyheads.data import Federation
-from manyheads.engines.evaluation import Outcomes
 from manyheads.engines.executor import working
 from manyheads.experiments.methods import Method
 from manyheads.experiments.trials import Trial
+from manyheads.metrics import Metric, SampleMetric
 from manyheads.models import Model
 from manyheads.run import Training, load, run_training
 from manyheads.run.config_file import RUN, RunConfig, read_run_config
 from manyheads.run.directory import RunDirectory
 
-__all__ = ["Evaluated", "Progress", "Study", "at_work", "judge_trial", "train_trial"]
+__all__ = ["Evaluated", "Progress", "Split", "Study", "at_work", "judge_trial", "train_trial"]
 
 Progress = Callable[[int, str], None]
 """called now and then with the rounds done so far, and what was done last (or nothing)"""
 Job = Callable[["Study", None, Trial], list[str]]
 """what is done with a trial, and gives what is to be said about it"""
+Split = Literal["validation", "test"]
+SPLITS: tuple[Split, ...] = ("validation", "test")
 SECONDS_BETWEEN_LOOKS = 0.3
 DIVERGED = "diverged.json"
 
@@ -47,8 +50,16 @@ class Evaluated:
     round: int
     bytes: int
     """sent by and to all clients until then"""
-    accuracy: float | None
+    score: float | None
     loss: float | None
+
+
+class Outcomes(NamedTuple):
+    """The score of every sample, client after client."""
+
+    score: np.ndarray
+    sizes: np.ndarray
+    """samples of each client"""
 
 
 @dataclass(frozen=True)
@@ -60,8 +71,17 @@ class Study:
     training: Training
     config: dict[str, Any]
     out: Path
+    score: SampleMetric
+    """what methods are judged by"""
+    metrics: Sequence[Metric] = ()
+    """what else is told of the final models"""
     tuned: Sequence[Algorithm] = ()
     """algorithms whose models are fine-tuned whenever they are evaluated"""
+
+    @property
+    def sign(self) -> int:
+        """By which a score is multiplied to make more of it better."""
+        return -1 if self.score.higher_is_better is False else 1
 
     def trial(self, method: Method, rate: float | None, seed: int) -> Trial:
         """The run of a method with a step size and a seed."""
@@ -142,17 +162,24 @@ class Study:
             except Damaged as error:  # or of fewer rounds
                 said.append(f"{error}; the models are tried again")
         run = load(self.path(trial), self.model(trial.seed), algorithm=trial.algorithm)
-        found: dict[str, Tensor] = {}
-        for split in ("validation", "test"):
-            outcomes = run.outcomes(self.federation, split, trial.finetuned)
-            found |= {f"{split}/{name}": torch.from_numpy(v) for name, v in outcomes._asdict().items()}
-        write_tensors(place, found, self._of(trial))
+        found: dict[str, np.ndarray] = {}
+        for split in SPLITS:
+            predictions = run.predictions(self.federation, split, trial.finetuned)
+            found |= {f"{split}/sizes": predictions.sizes, f"{split}/score": self.score.each(predictions)}
+        for metric in self.metrics:  # of the last split, that of test samples
+            values, defined = metric.of_clients(predictions)
+            found[f"metrics/{metric.name}"] = np.where(defined, values, np.nan)
+        write_tensors(place, {name: torch.from_numpy(value) for name, value in found.items()}, self._of(trial))
         return said
 
-    def outcomes(self, trial: Trial, split: str) -> Outcomes:
-        """What :meth:`judge` found."""
+    def outcomes(self, trial: Trial, split: Split) -> Outcomes:
+        """What :meth:`judge` found: the score of every sample."""
         found = self._outcomes(trial)
-        return Outcomes(*(found[f"{split}/{name}"].numpy() for name in Outcomes._fields))
+        return Outcomes(found[f"{split}/score"].numpy(), found[f"{split}/sizes"].numpy())
+
+    def measured(self, trial: Trial, metric: Metric) -> np.ndarray:
+        """A further metric at every client, on test samples; NaN where it is not defined."""
+        return self._outcomes(trial)[f"metrics/{metric.name}"].numpy()
 
     def _outcomes(self, trial: Trial) -> dict[str, Tensor]:
         return read_tensors(self._outcomes_path(trial), self._of(trial))
@@ -163,7 +190,13 @@ class Study:
     def _of(self, trial: Trial) -> dict[str, str]:
         """What outcomes are of: the run, how far it went, and which of its models."""
         settings = RunDirectory(self.path(trial)).settings
-        return {"settings": settings, "round": str(self.training.rounds), "models": trial.models}
+        metrics = ",".join(metric.name for metric in (self.score, *self.metrics))
+        return {
+            "settings": settings,
+            "round": str(self.training.rounds),
+            "models": trial.models,
+            "metrics": metrics,
+        }
 
     def curve(self, trial: Trial) -> list[Evaluated]:
         """What was evaluated of a method on the way."""
@@ -173,7 +206,7 @@ class Study:
             found = [record["evaluation"]] if "evaluation" in record else []
             if trial.finetuned:
                 found = [e for e in record.get("also", []) if e["model"] == "finetuned" and e["who"] == "all"]
-            points += [Evaluated(record["round"], sent, e["accuracy"], e["loss"]) for e in found]
+            points += [Evaluated(record["round"], sent, e[self.score.name], e["loss"]) for e in found]
         return points
 
     def history(self, trial: Trial) -> History:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -16,9 +17,9 @@ __all__ = ["aligned", "difference", "difference_unit", "table_of"]
 def table_of(result: ComparisonResult) -> tuple[list[str], list[list[str]]]:
     """Headings, and a row for each method, best first."""
     metric = result.metric
-    head = [
-        *("method", metric.title, "95 % interval", "worst tenth", "sites gain / lose / unclear", "MB", "step size"),
-    ]
+    further = result.further
+    head = ["method", metric.title, "95 % interval", "worst tenth", *(each.title for each in further.values())]
+    head += ["sites gain / lose / unclear", "MB", "step size"]
     rows = []
     for name in result.ranked:
         method = result[name]
@@ -29,6 +30,7 @@ def table_of(result: ComparisonResult) -> tuple[list[str], list[list[str]]]:
                 number(metric, method.score),
                 " to ".join(number(metric, end) for end in method.interval) if method.interval else "",
                 number(metric, method.worst_decile),
+                *(number(each, method.metrics[key].mean) for key, each in further.items()),
                 f"{counts.gains} / {counts.loses} / {counts.unclear}" if counts else "",
                 f"{method.bytes / 1e6:.1f}",
                 "" if method.rate is None else f"{method.rate:g}",
@@ -53,8 +55,8 @@ def aligned(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def number(metric: type[Quantity], value: float) -> str:
-    """A value without its unit."""
-    return f"{metric.factor() * value:{metric.format()}}"
+    """A value without its unit; nothing if it is not known."""
+    return "" if math.isnan(value) else f"{metric.factor() * value:{metric.format()}}"
 
 
 def difference(metric: type[Quantity], value: float) -> str:

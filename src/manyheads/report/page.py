@@ -81,6 +81,7 @@ def page(result: ComparisonResult, again: str | None = None) -> str:
         looks=looks(names),
         verdicts={display(n): verdicts(n, m.gain) for n, m in result.methods.items() if m.gain},
         monitors={chart_name("monitor", n): explained(monitor_named(n)) for n in result.monitored},
+        further=[explained(quantity) for quantity in result.further.values()],
         by_gain=[name for d in DISTANCES if (name := chart_name("gain-by", d)) in drawn],
         sites_drawn=len(some(max(len(m.gains) for m in result.methods.values()), SITES_DRAWN)),
         distances={words: found for d, words in DISTANCES.items() if (found := result.data.distances.get(d))},

@@ -26,7 +26,8 @@ class Evaluated:
     def of(cls, record: Mapping[str, Any]) -> Evaluated:
         each = dict(record.get("per_client", {}))
         clients = each.pop("client", ())
-        worst = {name: f"{name}_worst_decile" for name in (*each, *METRICS)}
+        names = record.get("metrics", METRICS)  # a history of an earlier version lists none
+        worst = {name: f"{name}_worst_decile" for name in names}
         return cls(
             {name: record[name] for name in worst if record.get(name) is not None},
             {name: record[key] for name, key in worst.items() if record.get(key) is not None},

@@ -40,6 +40,8 @@ def all_tables(result: ComparisonResult) -> dict[str, Table]:
         "settings": _settings(result),
         "curves": _curves(result),
     }
+    if result.further:
+        made["metrics"] = _metrics(result)
     if judged(result):
         made["gains"] = _gains(result)
     made["data"] = _data(result)
@@ -77,6 +79,22 @@ def _row(name: str, m: MethodResult, scale: Scale) -> list[Cell]:
         Cell(seconds(m.seconds), m.seconds),
         Cell(NONE if m.rate is None else f"{m.rate:g}", m.rate),
     ]
+
+
+def _metrics(result: ComparisonResult) -> Table:
+    """Further metrics: the mean, and the range of the seeds."""
+    scales = {name: Scale(quantity) for name, quantity in result.further.items()}
+    several = len(result.seeds) > 1
+    rows = []
+    for method in result.ranked:
+        cells = [Cell(display(method), display(method))]
+        for name, scale in scales.items():
+            level = result[method].metrics[name]
+            seeds = f" [{scale.value(level.low)}, {scale.value(level.high)}]" if several else ""
+            cells.append(Cell(f"{scale.value(level.mean)}{seeds}", level.mean))
+        rows.append(cells)
+    what = "Further metrics on test samples: mean over sites" + (", and the range of the seeds" if several else "")
+    return Table(what, ["Method", *(first_upper(scale.title) for scale in scales.values())], rows, sortable=True)
 
 
 def _gain(gain: Gain, scale: Scale) -> Cell:
