@@ -58,6 +58,7 @@ bench: $(DEV)
 	$(BIN)/python benchmarks/profiles.py
 	$(BIN)/python benchmarks/population.py
 	$(BIN)/python benchmarks/scaling.py
+	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/tables.py
 
 clean:
