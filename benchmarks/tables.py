@@ -47,7 +47,7 @@ def speed(result: dict[str, Any]) -> str:
             ]
         )
     return table(
-        ["one round of", "plain, s", "plain, 1 thread, s", "manyheads, s", "times as fast", "wanted", "with one worker", "in processor time, one worker",
+        ["one round of", "plain, s", "plain, 1 thread, s", "manyheads, s", "times as fast", "target", "with one worker", "in processor time, one worker",
          "2 workers against 1", "of peak", "of roofline", "results differ by", "load"],
         rows,
     )  # fmt: skip

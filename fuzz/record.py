@@ -26,7 +26,7 @@ WHAT = {
 OUTCOMES = {
     "done": "done",
     "same": "the same numbers",
-    "told": "damage told, went on",
+    "told": "damage reported, continued",
     "refused": "refused in one line",
     "stopped": "stopped by Ctrl-C",
     "broken": "**failed**",
