@@ -101,6 +101,15 @@ def population(result: dict[str, Any]) -> str:
     return table(head, rows)
 
 
+def startup(result: dict[str, Any]) -> str:
+    sources = [which for which in ("before", "now") if which in result["rows"][0]]
+    rows = [
+        [f"`{row['command']}`", *(f"{row[which]['processor_seconds']:.2f}" for which in sources)]
+        for row in result["rows"]
+    ]
+    return table(["processor seconds", *sources], rows)
+
+
 def main() -> None:
     page = PAGE.read_text(encoding="utf-8")
     tables = {
@@ -109,6 +118,7 @@ def main() -> None:
         "profiles": ("profiles", profiles),
         "scaling": ("scaling", scaling),
         "population": ("population", population),
+        "startup": ("startup", startup),
     }
     for name, (source, make) in tables.items():
         result = json.loads((HERE / "results" / f"{source}.json").read_text(encoding="utf-8"))
