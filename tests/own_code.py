@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -91,6 +92,15 @@ class Halves(Partition):
         share[0] = self.first
         return np.floor(share[:, None] * per_class).astype(int)
 '''
+
+
+def write_files(page: str, folder: Path) -> dict[str, str]:
+    """Write the files that a page shows: blocks of Python whose first line is their name."""
+    blocks = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    files = {found[1]: code for code in blocks if (found := re.match(r"# (\w+\.py)\n", code))}
+    for name, code in files.items():
+        (folder / name).write_text(code)
+    return files
 
 
 @contextmanager
