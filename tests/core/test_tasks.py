@@ -88,6 +88,15 @@ def test_labels_are_numbers_as_for_a_regression(counts):
     assert task_named("poisson").label_type(torch.zeros(1)) == torch.float32
 
 
+def test_workers_that_know_nothing_of_it(counts):
+    """Spawned ones get the task with the model."""
+    one, other = (
+        simulate(FedAvg(), Model(linear(), head=()), counts, rounds=1, engine=engine)
+        for engine in (Engine(), Engine(workers=2, start_method="spawn"))
+    )
+    assert one.checksum == other.checksum
+
+
 def test_what_is_no_task():
     with pytest.raises(UserError, match=r"task: unknown task; given 'poissom'"):
         Federation.from_clients([(np.zeros((2, 3)), np.zeros(2))], task="poissom")

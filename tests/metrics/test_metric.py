@@ -124,6 +124,19 @@ def test_the_same_in_worker_processes(two_classes):
         assert runs[0].metrics[name] == pytest.approx(runs[1].metrics[name])
 
 
+def test_a_metric_that_cannot_travel_to_workers_is_refused(two_classes, tmp_path):
+    class Here(AUC):
+        name = "here"
+
+    METRICS.register(Here)
+    with pytest.raises(UserError, match="the metrics cannot be sent to worker processes.*use one worker"):
+        simulate(
+            FedAvg(), linear(2), two_classes, rounds=1, evaluate=Evaluate(metrics=("here",)), engine=Engine(workers=2),
+            out=tmp_path / "run",
+        )  # fmt: skip
+    assert not (tmp_path / "run").exists()
+
+
 def test_of_a_regression():
     rng = np.random.default_rng(1)
     x = [rng.normal(size=(20, 3)) for _ in range(2)]

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from manyheads import FedRep, FineTune, UserError
+from manyheads import Evaluate, FedRep, FineTune, UserError
 from manyheads.core.errors import Damaged
 from manyheads.core.sealed import write_toml
 from manyheads.core.settings import as_dict
@@ -52,6 +52,14 @@ def test_a_resume_may_change_rounds_checkpoints_workers_and_the_place_of_the_dat
     now = config(other, data={"name": "digits", "path": "there"})
     config().require_same(now)
     assert config().resumed_as(now) == now
+
+
+def test_a_run_that_is_older_than_a_setting_has_its_default():
+    evaluate = {k: v for k, v in config().settings["evaluate"].items() if k != "metrics"}
+    older = replace(config(), settings=config().settings | {"evaluate": evaluate})
+    older.require_same(config())
+    with pytest.raises(UserError, match="evaluate is not what this run was started with"):
+        older.require_same(config(replace(TRAINING, evaluate=Evaluate(metrics=("accuracy",)))))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,20 @@ import numpy as np
 import pytest
 import torch
 
-from manyheads import SGD, Ditto, FedAvg, FedRep, FedRepLinear, Local, Model, Scaffold, simulate
+from manyheads import (
+    MONITORS,
+    SGD,
+    Ditto,
+    FedAvg,
+    Federation,
+    FedRep,
+    FedRepLinear,
+    Local,
+    Model,
+    Monitor,
+    Scaffold,
+    simulate,
+)  # fmt: skip
 from manyheads.core.errors import UserError
 from manyheads.data import Classes, Digits, LinearTasks, federate
 from manyheads.metrics import linear_cka, principal_angle_distance
@@ -114,3 +127,79 @@ def test_recorded_after_a_resume_too(tmp_path, digits):
     resumed = simulate(FedRep(), "mlp", digits, rounds=4, monitor=ALL, out=out, resume=True)
     whole = simulate(FedRep(), "mlp", digits, rounds=4, monitor=ALL)
     assert [r["monitors"] for r in resumed.history] == [r["monitors"] for r in whole.history]
+
+
+# -- a monitor of the user's own, and what on_round gets ---------------------------------------------------------------
+
+
+class Distance(Monitor):
+    """How far the server's model is from the initial one, how many uploads came, and how many clients keep a head."""
+
+    name, title, bounds = "distance", "distance from the start", (0.0, None)
+
+    def __init__(self, algorithm, model, federation, seed):
+        super().__init__(algorithm, model, federation, seed)
+        if len(federation) < 2:
+            raise UserError("needs several clients", where="monitor", given=self.name)
+
+    def __call__(self, end):
+        if end.record["round"] == 2:
+            return None
+        assert len(end.rows.body["0.weight"]) == len(end.kept.head["2.weight"]) == len(end.uploads.clients)
+        return float((end.server.body["0.weight"] - self.model.params.body["0.weight"]).norm())
+
+
+class Endless(Monitor):
+    name, title = "endless", "without end"
+
+    def __call__(self, end):
+        return float("inf")
+
+
+@pytest.fixture
+def own():
+    MONITORS.register(Distance)
+    MONITORS.register(Endless)
+
+
+def test_a_monitor_of_ones_own(digits, own):
+    net = torch.nn.Sequential(torch.nn.Linear(64, 8), torch.nn.ReLU(), torch.nn.Linear(8, 10))
+    run = simulate(FedRep(), Model(net), digits, rounds=3, cohort=4, monitor=["distance", "endless", "drift"])
+    found = [r["monitors"] for r in run.history]
+    assert [list(f) for f in found] == [["distance", "endless", "drift"]] * 3
+    assert found[1]["distance"] is None
+    assert all(f["endless"] is None for f in found)  # JSON knows no infinity
+    assert found[0]["distance"] > 0
+    moved = run.server.body["0.weight"] - Model(net).params.body["0.weight"]
+    assert found[2]["distance"] == pytest.approx(float(moved.norm()))
+
+
+def test_a_monitor_that_cannot_be_used_says_so_before_anything_is_written(tmp_path, digits, own):
+    alone = Federation.from_clients([digits.train.client(0)], outputs=10)
+    with pytest.raises(UserError, match="monitor: needs several clients; given 'distance'"):
+        simulate(FedRep(), "mlp", alone, rounds=1, monitor=["distance"], out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(UserError, match="write its method __call__"):
+        MONITORS.register(type("Idle", (Monitor,), {"name": "idle", "title": "x"}))
+    with pytest.raises(UserError, match="is no Monitor"):
+        MONITORS.register(type("Loose", (), {"name": "loose", "title": "x"}))
+
+
+def test_on_round_gets_record_and_states(digits):
+    seen = []
+
+    def watch(end):
+        heads = end.personal([0, 1])
+        seen.append((end.record, end.server, end.uploads, heads.map(torch.clone), end.rows))
+
+    run = simulate(FedRep(), "mlp", digits, rounds=2, cohort=3, on_round=watch)
+    assert [record["round"] for record, *_ in seen] == [1, 2]
+    record, server, uploads, heads, rows = seen[-1]
+    assert record["evaluation"]["accuracy"] == run.accuracy
+    assert server is run.server
+    assert list(uploads.clients) == record["cohort"]
+    torch.testing.assert_close(dict(uploads.mean().body), dict(server.body), rtol=0, atol=0)
+    assert not rows.flat  # nothing reads each upload, so only the mean was kept
+    for client in (0, 1):
+        own = run.client_model(client)
+        assert all(torch.equal(leaf[client], own[name]) for name, leaf in heads.head.items())

@@ -15,6 +15,7 @@ from manyheads.core.errors import UserError
 from manyheads.core.optim import FineTune
 from manyheads.core.randomness import Purpose
 from manyheads.core.rounds import LOCAL
+from manyheads.core.tasks import TASKS, Task
 from manyheads.core.trees import State, Tree
 from manyheads.data import Federation, Samples
 from manyheads.engines.client_data import ClientData
@@ -112,13 +113,21 @@ def at_work(bench: Workbench, engine: Engine) -> Iterator[Executor[Workbench]]:
         if count > 1 and method != "fork":  # the data reaches them as files, mapped into memory once for all
             source = stack.enter_context(tempfile.TemporaryDirectory(prefix="manyheads-"))
             bench.federation.save(source)
-        arguments = (bench.algorithm, bench.model, source, bench.mode, str(bench.device), bench.keep)
+        task = TASKS.find(bench.federation.task)
+        arguments = (bench.algorithm, bench.model, task, source, bench.mode, str(bench.device), bench.keep)
         yield stack.enter_context(working(count, method, bench, _workbench, arguments))
 
 
 def _workbench(
-    algorithm: Algorithm, model: Model, source: Federation | str, mode: Mode, device: str, keep: Keep
+    algorithm: Algorithm,
+    model: Model,
+    task: type[Task],
+    source: Federation | str,
+    mode: Mode,
+    device: str,
+    keep: Keep,
 ) -> Workbench:
+    TASKS.register(task)  # which may be the user's own
     federation = Federation.load(source) if isinstance(source, str) else source
     return Workbench(algorithm, model, federation, mode, device, keep)
 

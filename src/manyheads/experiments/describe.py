@@ -10,6 +10,7 @@ import numpy as np
 
 from manyheads.core.randomness import Purpose, generator
 from manyheads.core.records import Real
+from manyheads.core.tasks import task_named
 from manyheads.data import Federation
 from manyheads.metrics import total_variation, wasserstein1
 from manyheads.metrics.heterogeneity import EXACT_POINTS
@@ -126,7 +127,7 @@ def _differences(federation: Federation, all_: Federation, seed: int) -> dict[st
         "input_wasserstein": _input_distances(federation, all_, seed),
     }
     targets = [federation.train.client(i)[1] for i in clients]
-    if federation.task == "classification":
+    if task_named(federation.task).classes:
         classes = max(federation.outputs, all_.outputs)
         counts = np.array([np.bincount(y, minlength=classes) for y in targets])
         mixture = np.bincount(all_.train.y, minlength=classes)

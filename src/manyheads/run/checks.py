@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Sequence
 
 import numpy as np
 from torch import Tensor
@@ -14,7 +15,7 @@ from manyheads.data import Federation, Samples
 from manyheads.engines.client_data import ClientData
 from manyheads.engines.engine import Engine
 from manyheads.engines.workbench import model_of
-from manyheads.metrics import metrics_for
+from manyheads.metrics import Metric, metrics_for
 from manyheads.models import Model
 from manyheads.monitors import Monitors
 from manyheads.run.loop import sample_cohort
@@ -32,9 +33,9 @@ def check(algorithm: Algorithm, model: Model, federation: Federation, training: 
         raise UserError(
             f"this model cannot be stacked: it {why}", where="engine", given="stacked", allowed="auto, loop"
         )
-    _check_travels(algorithm, model, training.engine)
+    metrics = metrics_for(task_named(federation.task), training.evaluate.metrics)
+    _check_travels(algorithm, model, metrics, training.engine)
     sample_cohort(training, len(federation), 1)
-    metrics_for(task_named(federation.task), training.evaluate.metrics)
     Monitors(training.monitor, algorithm, model, federation, training.seed)
     kept = {leaf.partition("/")[2] for leaf in algorithm.init_client(model.params).flat}
     if model.norm == "local" and not model.statistics <= kept:
@@ -66,18 +67,20 @@ def check(algorithm: Algorithm, model: Model, federation: Federation, training: 
         )
 
 
-def _check_travels(algorithm: Algorithm, model: Model, engine: Engine) -> None:
-    """Workers that are not forked get everything by pickling."""
-    if engine.resolved_workers() == 1 or engine.resolved_start_method() == "fork":
+def _check_travels(algorithm: Algorithm, model: Model, metrics: Sequence[Metric], engine: Engine) -> None:
+    """Metrics reach workers by pickling; those that are not forked get everything so."""
+    if engine.resolved_workers() == 1:
         return
-    try:
-        pickle.dumps((algorithm, model))
-    except Exception as error:
-        raise UserError(
-            f"the model cannot be sent to worker processes: {first_line(error)}",
-            where="engine.workers",
-            fix="use one worker, or a class that stands in a module of its own, without parametrizations",
-        ) from error
+    forked = engine.resolved_start_method() == "fork"
+    for what, thing in (("metrics", metrics), ("model", None if forked else (algorithm, model))):
+        try:
+            pickle.dumps(thing)
+        except Exception as error:
+            raise UserError(
+                f"the {what} cannot be sent to worker processes: {first_line(error)}",
+                where="engine.workers",
+                fix="use one worker, or a class that stands in a module of its own, without parametrizations",
+            ) from error
 
 
 def _few_samples(federation: Federation, model: Model) -> Tensor:

@@ -172,7 +172,9 @@ class RunConfig:
         """Refuse to resume this run as ``now``, if that has other settings than a resume may change."""
 
         def found(config: RunConfig) -> Table:
-            return config.fixed | {name: placed(config.fixed[name]) for name in ("data", "model")}
+            told = {k: v for k, v in as_dict(config.training("resume")).items() if k in ("evaluate", "finetune")}
+            places = {name: placed(config.fixed[name]) for name in ("data", "model")}
+            return config.fixed | told | places  # settings that are newer than the run have their defaults
 
         old, new = found(self), found(now)
         for name in old.keys() | new.keys():
