@@ -109,14 +109,17 @@ def personalize(
         )
         say("writing the model")
         card = save_personal(personal, out, exports, command=shlex.join(["manyheads", *sys.argv[1:]]))
-    facts = {"out": str(out), **card["measured"], "exports": card["exports"]}
-    facts["warnings"] += [f"no {kind} export: {why}" for kind, why in card["exports_left_out"].items()]
+    facts = _facts(out, card)
     for warning in facts["warnings"]:
         errors.print(f"warning: {warning}")
-    if as_json:
-        typer.echo(to_json(facts))
-    else:
-        _show(facts)
+    typer.echo(to_json(facts)) if as_json else _show(facts)
+
+
+def _facts(out: Path, card: dict[str, Any]) -> dict[str, Any]:
+    """What was measured and written, from the card of the model's folder."""
+    left_out = [f"no {kind} export: {why}" for kind, why in card["exports_left_out"].items()]
+    facts = {"out": str(out), **card["measured"], "exports": card["exports"]}
+    return facts | {"warnings": facts["warnings"] + left_out}
 
 
 def _exports(text: str | None) -> list[str] | None:
