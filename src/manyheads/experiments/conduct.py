@@ -57,7 +57,10 @@ def run_comparison(
         finals = {name: each for name, each in finals.items() if not any(map(study.diverged, each))}
         _refuse_diverged(ALONE in finals, f"a later seed and the step size chosen, {chosen[ALONE]}")
         do(judge_trial, [trial for each in finals.values() for trial in each])
-    tried = {n: tuple(RateTried(r, s and abs(s[0])) for r, s in each.items() if r) for n, each in scores.items()}
+    tried = {
+        name: [RateTried(rate, s and study.sign * s[0]) for rate, s in each.items() if rate is not None]
+        for name, each in scores.items()
+    }
     diverged = {name: "diverged with every step size, or with a later seed" for name in methods if name not in finals}
     return _concluded(plan, study, judged(study, finals, tried, plan.comparison.target), unfit | diverged, say)
 

@@ -161,12 +161,14 @@ def _estimate(found: Estimate) -> dict[str, Any]:
 
 def _cost(study: Study, trials: Sequence[Trial]) -> dict[str, Any]:
     """Bytes of a whole run over all clients, and the time it took here; means over seeds."""
-    histories = [study.history(trial) for trial in trials]
-    mean = {k: float(np.mean([sum(v for _, v in h.column(k)) for h in histories])) for k in ("bytes_up", "bytes_down")}
+    runs = [study.rounds(trial) for trial in trials]
+    up = float(np.mean([sum(at.bytes_up for at in run) for run in runs]))
+    down = float(np.mean([sum(at.bytes_down for at in run) for run in runs]))
     return {
-        **{k: round(v) for k, v in mean.items()},
-        "bytes": round(sum(mean.values())),
-        "seconds": float(np.mean([sum(v for _, v in h.column("seconds")) for h in histories])),
+        "bytes_up": round(up),
+        "bytes_down": round(down),
+        "bytes": round(up + down),
+        "seconds": float(np.mean([sum(at.seconds for at in run) for run in runs])),
     }
 
 
@@ -183,14 +185,14 @@ def _curve(study: Study, trials: Sequence[Trial]) -> tuple[Point, ...]:
 
 def _monitors(study: Study, trials: Sequence[Trial]) -> dict[str, tuple[Observed, ...]]:
     """Quantities of the representation and the heads over the rounds, means over seeds, of those that the method has."""
+    runs = [study.rounds(trial) for trial in trials]
     found: dict[str, tuple[Observed, ...]] = {}
     for name in study.training.monitor:
-        rounds: dict[int, list[float]] = {}
-        for trial in trials:
-            for round, value in study.history(trial).column(name):
-                rounds.setdefault(round, []).append(value)
-        if rounds:
-            found[name] = tuple(Observed(r, float(np.mean(values))) for r, values in rounds.items())
+        values: dict[int, list[float]] = {}
+        for at in (at for run in runs for at in run if name in at.monitors):
+            values.setdefault(at.round, []).append(at.monitors[name])
+        if values:
+            found[name] = tuple(Observed(r, float(np.mean(seeds))) for r, seeds in values.items())
     return found
 
 

@@ -18,7 +18,6 @@ from manyheads.core.checkpoint import read_tensors, write_tensors
 from manyheads.core.contract import Algorithm
 from manyheads.core.errors import Damaged, Diverged, UserError
 from manyheads.core.files import content
-from manyheads.core.history import History
 from manyheads.core.optim import FineTune
 from manyheads.core.sealed import read_json, write_json
 from manyheads.data import Federation
@@ -30,8 +29,9 @@ from manyheads.models import Model
 from manyheads.run import Training, load, run_training
 from manyheads.run.config_file import RUN, RunConfig, read_run_config
 from manyheads.run.directory import RunDirectory
+from manyheads.run.rounds import RoundFacts
 
-__all__ = ["Evaluated", "Progress", "Split", "Study", "at_work", "judge_trial", "train_trial"]
+__all__ = ["Progress", "Split", "Study", "Validated", "at_work", "judge_trial", "train_trial"]
 
 Progress = Callable[[int, str], None]
 """called now and then with the rounds done so far, and what was done last (or nothing)"""
@@ -44,8 +44,8 @@ DIVERGED = "diverged.json"
 
 
 @dataclass(frozen=True)
-class Evaluated:
-    """What was evaluated of a run after a round."""
+class Validated:
+    """How good a method was on validation samples after a round."""
 
     round: int
     bytes: int
@@ -198,19 +198,21 @@ class Study:
             "metrics": metrics,
         }
 
-    def curve(self, trial: Trial) -> list[Evaluated]:
+    def curve(self, trial: Trial) -> list[Validated]:
         """What was evaluated of a method on the way."""
         sent, points = 0, []
-        for record in self.history(trial):
-            sent += record["bytes_up"] + record["bytes_down"]
-            found = [record["evaluation"]] if "evaluation" in record else []
+        for at in self.rounds(trial):
+            sent += at.bytes
+            found = [at.evaluation] if at.evaluation else []
             if trial.finetuned:
-                found = [e for e in record.get("also", []) if e["model"] == "finetuned" and e["who"] == "all"]
-            points += [Evaluated(record["round"], sent, e[self.score.name], e["loss"]) for e in found]
+                found = [each for each in at.also if each.model == "finetuned" and each.who == "all"]
+            values = [each.values for each in found]
+            points += [Validated(at.round, sent, each.get(self.score.name), each.get("loss")) for each in values]
         return points
 
-    def history(self, trial: Trial) -> History:
-        return RunDirectory(self.path(trial)).history()
+    def rounds(self, trial: Trial) -> list[RoundFacts]:
+        """What the run recorded."""
+        return [RoundFacts.of(record) for record in RunDirectory(self.path(trial)).history()]
 
     def rounds_done(self, trials: Iterable[Trial]) -> int:
         """Rounds that are in the histories of these runs."""

@@ -17,10 +17,10 @@ from manyheads.core.errors import UserError
 from manyheads.core.history import record_of
 from manyheads.core.plain import to_json
 from manyheads.report.render import library
-from manyheads.report.rounds import Seen, seen
 from manyheads.report.runs import RunFacts, curve, progress, run_page, site_rows
 from manyheads.run.config_file import RunConfig
 from manyheads.run.directory import RunDirectory
+from manyheads.run.rounds import RoundFacts
 
 __all__ = ["Live"]
 
@@ -42,7 +42,7 @@ class _Follower:
         self._forget()
 
     def _forget(self) -> None:
-        self.rounds: list[Seen] = []
+        self.rounds: list[RoundFacts] = []
         self._offset = 0
         self._last: int | None = None
         self.damage = ""
@@ -66,7 +66,7 @@ class _Follower:
             new = file.read()
         for line in new[: new.rfind(b"\n") + 1].splitlines(keepends=True):
             try:
-                new_round = seen(record_of(line, len(self.rounds) + 1, path, self._directory.settings))
+                new_round = RoundFacts.of(record_of(line, len(self.rounds) + 1, path, self._directory.settings))
             except UserError as error:
                 self.damage = f" {error}."
                 return False

@@ -17,11 +17,11 @@ from manyheads.core.tasks import TASKS, Task
 from manyheads.report.drawing import LEGEND, Chart, chart_name, coloured, for_page, lines, some
 from manyheads.report.names import display, looks
 from manyheads.report.render import rendered
-from manyheads.report.rounds import Evaluated, Seen, seen
 from manyheads.report.tables import Cell, Table, flat
 from manyheads.report.words import NONE, Scale, explained, first_upper, megabytes, monitor_named, plural, seconds
 from manyheads.run.config_file import RUN, RunConfig, read_run_config
 from manyheads.run.directory import RunDirectory
+from manyheads.run.rounds import Evaluated, RoundFacts
 
 __all__ = ["RunFacts", "curve", "progress", "read_run", "run_charts", "run_page", "site_rows", "write_run_report"]
 
@@ -34,7 +34,7 @@ class RunFacts:
 
     folder: Path
     config: RunConfig
-    rounds: Sequence[Seen]
+    rounds: Sequence[RoundFacts]
     warnings: Sequence[str] = ()
     """what is doubtful about the data"""
 
@@ -80,7 +80,7 @@ def read_run(folder: Path) -> RunFacts:
     history = directory.history()
     if len(history) < saved:
         raise Damaged(f"{history.path} lacks rounds that the checkpoint has", fix="manyheads run --resume --out RUN")
-    return RunFacts(folder, config, [seen(record) for record in history], warnings)
+    return RunFacts(folder, config, [RoundFacts.of(record) for record in history], warnings)
 
 
 def curve(run: RunFacts, label: str, start: int = 0) -> list[dict[str, Any]]:
