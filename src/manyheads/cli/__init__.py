@@ -1,4 +1,4 @@
-"""The command ``manyheads``. It is loaded last, so that even while it loads it can be stopped, and errors are told."""
+"""The command ``manyheads``. Signals and errors are handled before the slow imports, and so during them too."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit: 0, 2 after an error, told in one line, 130 when stopped.
+    """Run the command line and exit: 0, 2 after an error, which is one line, 130 when stopped.
 
     Without ``arguments`` it is this process's own, and its signals and standard streams are seen to as well.
     """

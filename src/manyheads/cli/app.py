@@ -28,7 +28,7 @@ ABOUT = {
 """The commands, each of the module of its name in this package, and the first line of its help."""
 
 # typer shows only this of click's errors for wrong words on the command line
-_WrongWords: Any = next(cls for cls in typer.BadParameter.__mro__ if cls.__name__ == "ClickException")
+_UsageError: Any = next(cls for cls in typer.BadParameter.__mro__ if cls.__name__ == "ClickException")
 
 
 def app_for(arguments: Sequence[str]) -> typer.Typer:
@@ -84,7 +84,7 @@ def called(app: typer.Typer, arguments: Sequence[str]) -> int:
             made.invoke(context)
     except typer.Exit as exit:
         return exit.exit_code
-    except _WrongWords as error:
+    except _UsageError as error:
         if not error.format_message():  # no command was named, and the help has been shown
             return 2
         if "run" in arguments[:1] or "compare" in arguments[:1]:

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, Progress, TimeElapsedColumn, TimeRemainingC
 from rich.table import Table
 
 from manyheads.cli.flags import Flag, flags_of, given_position
-from manyheads.cli.given import resumed, settled, with_data
+from manyheads.cli.given import combined, resumed, with_data
 from manyheads.cli.output import Plain, Words, bold, warn
 from manyheads.cli.progress import SECONDS_BETWEEN_LINES
 from manyheads.cli.run import run_flags
@@ -38,11 +38,12 @@ from manyheads.run.config_file import COMPARISON, read_settings
 
 __all__ = ["compare", "compare_flags"]
 
-BENEATH = {"engine": {"workers": "0"}, "finetune": {"scope": "all"}}
+DEFAULTS = {"engine": {"workers": "0"}, "finetune": {"scope": "all"}}
 """what is assumed unless told otherwise: all cores, and fine-tuning of whole models"""
 _SPELLED = {"metrics": "--metric"}
-_NOT_HERE = {"algorithm", "evaluate", "validation", "new_clients", "new_data"}
-_SET_HERE = {("finetune", "lr")}
+_OF_ONE_RUN = {"algorithm", "evaluate", "validation", "new_clients", "new_data"}
+"""settings of a single run"""
+_TUNED = {("finetune", "lr")}
 """models are fine-tuned with the step size that they were trained with"""
 
 
@@ -52,7 +53,7 @@ def compare_flags(arguments: Sequence[str]) -> list[Flag]:
     words = [*arguments, "--data", data] if data and not data.endswith(".toml") else arguments
     own = flags_of(Comparison, "Comparison", prefix=("compare",))
     own = [f._replace(option=_SPELLED.get(f.path[-1], f"--{f.path[-1]}")) for f in own if f.path[-1] != "options"]
-    return own + [f for f in run_flags(words) if f.path[0] not in _NOT_HERE and f.path not in _SET_HERE]
+    return own + [f for f in run_flags(words) if f.path[0] not in _OF_ONE_RUN and f.path not in _TUNED]
 
 
 def compare(
@@ -100,7 +101,7 @@ def compare(
     with nullcontext(out) if out else reserved(usual) as place, locked(place):
         sweep(place)
         plan = Plan(federation, model, config.training(), comparison, methods, made, place)
-        describe = partial(write_toml, place / COMPARISON, {k: v for k, v in whole.items() if k not in _NOT_HERE})
+        describe = partial(write_toml, place / COMPARISON, {k: v for k, v in whole.items() if k not in _OF_ONE_RUN})
         try:
             with _progress(errors, plan.most_rounds, f"{len(methods)} methods on {federation.name}") as follow:
                 result = run_comparison(plan, follow, errors.print, describe)
@@ -122,13 +123,13 @@ def _described(data: str | None, flags: dict[str, Any], out: Path | None, resume
     if kept is None:
         raise UserError("--resume needs --out with a comparison in it", where="resume", given=str(out))
     file = data if data and data.endswith(".toml") else None
-    return settled(with_data(flags, None if file else data), BENEATH, kept, read_settings(Path(file)) if file else {})
+    return combined(with_data(flags, None if file else data), DEFAULTS, kept, read_settings(Path(file)) if file else {})
 
 
 def _refuse_what_is_not_used(table: dict[str, Any]) -> None:
     """Settings of a single run in a file, unless they say nothing new."""
     usual = as_dict(Config())
-    for path in (*((key,) for key in sorted(_NOT_HERE)), *_SET_HERE):
+    for path in (*((key,) for key in sorted(_OF_ONE_RUN)), *_TUNED):
         given, default = table, usual
         for key in path:
             given, default = given.get(key, {}) if isinstance(given, dict) else {}, default[key]

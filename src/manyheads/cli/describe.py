@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from manyheads.cli.flags import Flag
-from manyheads.cli.given import settled, with_data
+from manyheads.cli.given import combined, with_data
 from manyheads.cli.output import Plain, warn
 from manyheads.cli.run import run_flags
 from manyheads.core.errors import UserError
@@ -32,7 +32,7 @@ _BARS = " ▁▂▃▄▅▆▇█"
 
 
 def describe_flags(arguments: Sequence[str]) -> list[Flag]:
-    """Those flags of ``run`` that decide on the data."""
+    """Those flags of ``run`` that define the federation."""
     return [flag for flag in run_flags(arguments) if flag.path[0] in _USED]
 
 
@@ -55,7 +55,7 @@ def describe(
 
       manyheads data describe --data my_sites/ --data.label outcome --picture labels.svg
     """
-    config = build(Config, settled(with_data(flags)), where="config")
+    config = build(Config, combined(with_data(flags)), where="config")
     federation, made = federation_of(config, source_of(config.data))
     facts = federation_facts(federation, config.seed)
     if picture:

@@ -1,4 +1,4 @@
-"""What a user is told when something fails: one line, and where to read on if it is our fault."""
+"""Error messages: one line, and for a bug the file with the traceback."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _GO_ON = "what a run saved before can be gone on with by --resume"
 
 
 def failed(error: Exception, arguments: Sequence[str]) -> int:
-    """Tell it in one line, or in full with ``--debug``; the exit code."""
+    """Print the error in one line, or in full with ``--debug``; returns the exit code."""
     if "--debug" in arguments:
         sys.stderr.write("".join(traceback.format_exception(error)))
     else:
@@ -33,7 +33,7 @@ def failed(error: Exception, arguments: Sequence[str]) -> int:
 
 
 def explained(error: Exception) -> UserError | None:
-    """The error as one that a user can put right, if it is one."""
+    """The error as a ``UserError``, if the user can do something about it; None for a bug."""
     if isinstance(error, UserError):
         return error
     if isinstance(error, MemoryError) or _out_of_memory(error):
@@ -63,7 +63,7 @@ def explained(error: Exception) -> UserError | None:
 
 
 def _out_of_memory(error: Exception) -> bool:
-    """torch says it in words, for the CPU and for a GPU; numpy has others for what no machine could hold."""
+    """Whether torch (on a CPU or a GPU) or numpy ran out of memory, which only their messages tell."""
     said, words = (
         str(error),
         ("can't allocate memory", "out of memory", "array is too big", "allowed dimension exceeded"),
@@ -81,7 +81,7 @@ def _bug(error: Exception, arguments: Sequence[str]) -> str:
 
 
 def _written(error: Exception, arguments: Sequence[str]) -> str:
-    """The file that tells what happened, in the folder for temporary files."""
+    """Write the report of a bug to the folder for temporary files; returns its path."""
     parts = (
         f"command: {shlex.join(['manyheads', *arguments])}",
         f"machine: {to_json(machine_facts())}",

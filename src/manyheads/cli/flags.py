@@ -116,7 +116,7 @@ def collect(flags: Sequence[Flag], values: Mapping[str, str | None]) -> dict[str
 
 
 def given_name(arguments: Sequence[str], option: str) -> str | None:
-    """The value of an option on a command line that is not parsed yet: which algorithm's flags are we to offer?"""
+    """The value of an option on a command line that is not parsed yet: it decides which flags there are."""
     found = None  # the last one counts, as when it is parsed
     for position, argument in enumerate(arguments):
         if argument == option and position + 1 < len(arguments):
@@ -127,7 +127,7 @@ def given_name(arguments: Sequence[str], option: str) -> str | None:
 
 
 def given_position(arguments: Sequence[str]) -> str | None:
-    """The first word after the command that is neither an option nor the value of one; as yet unparsed."""
+    """The first word after the command that is neither an option nor the value of one, before parsing."""
     words, value = [], False
     for argument in arguments:
         option = argument.startswith("--")

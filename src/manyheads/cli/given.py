@@ -1,4 +1,4 @@
-"""What a command line says, laid over its files and what is assumed: whatever is given is used or refused, never lost."""
+"""Settings from flags, files and defaults, flags first: whatever is given is used or refused, never ignored."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from manyheads.models import MODELS
 from manyheads.run.config import merged
 from manyheads.run.config_file import COMPARISON, RUN, read_kept_settings, read_settings
 
-__all__ = ["files_of", "refuse_unknown", "resumed", "settled", "with_data"]
+__all__ = ["combined", "files_of", "refuse_unknown", "resumed", "with_data"]
 
 Table = dict[str, Any]
 
 
 def files_of(arguments: Sequence[str]) -> Table:
-    """What the files say that a command line, not parsed yet, names: the one it goes on with, and a TOML file."""
+    """Settings in the files that a command line, not parsed yet, names: of the run to resume, and of a TOML file."""
     table: Table = {}
     out, position = given_name(arguments, "--out"), given_position(arguments)
     if "--resume" in arguments and out:
@@ -36,7 +36,7 @@ def files_of(arguments: Sequence[str]) -> Table:
 
 
 def refuse_unknown(arguments: Sequence[str]) -> None:
-    """Of data, a model or a method that is not there no flag is known either: its name is the mistake to tell."""
+    """Refuse an unknown name of data, a model or a method: its flags are unknown too, but the name is the mistake."""
     data = given_name(arguments, "--data") or (given_position(arguments) if "compare" in arguments[:1] else None)
     if data and not data.endswith(".toml") and not kind_of(Path(data)):
         source_named(name_of(SOURCES, data))
@@ -70,10 +70,10 @@ def with_data(flags: Table, given: str | None = None) -> Table:
     return flags | {"data": data} if data else flags
 
 
-def settled(flags: Table, *beneath: Mapping[str, Any]) -> Table:
-    """The flags over all that lies beneath them, the lowest first; data that a file names must be there still."""
+def combined(flags: Table, *layers: Mapping[str, Any]) -> Table:
+    """The layers merged in their order, and the flags last; data that a file names must still be there."""
     table: Table = {}
-    for layer in beneath:
+    for layer in layers:
         table = merged(table, layer)
     table = merged(table, _with_finetune(flags))
     path = table.get("data", {}).get("path") if isinstance(table.get("data"), Mapping) else None
@@ -83,7 +83,7 @@ def settled(flags: Table, *beneath: Mapping[str, Any]) -> Table:
 
 
 def _with_finetune(flags: Table) -> Table:
-    """``--finetune head:10`` taken apart."""
+    """``--finetune head:10`` as a table of settings."""
     tune = flags.get("finetune", {})
     if "scope" not in tune:
         return flags

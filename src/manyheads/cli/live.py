@@ -1,4 +1,4 @@
-"""``manyheads live``, and ``run --live``: watch a run as it goes."""
+"""``manyheads live``, and ``run --live``: watch a run while it trains."""
 
 from __future__ import annotations
 

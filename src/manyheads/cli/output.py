@@ -1,4 +1,4 @@
-"""What commands print: text as it is, whatever names of files and sites are made of."""
+"""Output of commands. Names of files and sites are printed as they are, never taken for markup."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WARNINGS_SHOWN = 10
 
 
 class Plain(Console):
-    """A console that takes text as it is: no markup, no emoji, no control characters, lines as long as they are."""
+    """A console without markup, emoji, control characters or line breaks of its own."""
 
     def __init__(self, *, stderr: bool = False, wrap: bool = False) -> None:
         super().__init__(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=not wrap)
@@ -27,7 +27,7 @@ class Plain(Console):
 
 
 def warn(console: Console, warnings: Sequence[str]) -> None:
-    """What to know before the results are believed, a line each, not more than can be read."""
+    """Print the first warnings, a line each, and how many more there are."""
     for warning in warnings[:WARNINGS_SHOWN]:
         console.print(f"warning: {warning}")
     if len(warnings) > WARNINGS_SHOWN:
@@ -39,7 +39,7 @@ def bold(text: str) -> Text:
 
 
 class Words(TextColumn):
-    """A column of a progress bar, its text taken as it is."""
+    """A column of a progress bar, without markup."""
 
     def __init__(self, template: str) -> None:
         super().__init__(template, markup=False)

@@ -30,7 +30,7 @@ CHOSEN_BY = {
     "method": "the method's own step",
     "default": "10 epochs, at least 300 steps",
 }
-FEW = 100
+FEW_SAMPLES = 100
 """held-out samples below which the width of the interval is pointed out"""
 
 FineTuning = Annotated[
@@ -163,7 +163,7 @@ def _show(facts: dict[str, Any]) -> None:
             spread = f"{number(point, 'min')} to {number(point, 'max')}"
             told = spread if point["subsets"] > 1 else "all training samples"
             console.print(f"{point['samples']!s:10}{number(point):10}{told}")
-    if classes and facts["held_out"] < FEW:
+    if classes and facts["held_out"] < FEW_SAMPLES:
         console.print(f"\n{facts['held_out']} held-out samples are few: mind the intervals.")
     console.print(f"\nmodel    {facts['out']}")
     for kind, difference in facts["exports"].items():

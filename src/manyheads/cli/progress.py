@@ -57,7 +57,7 @@ class _Follow:
 
 
 def title_of(metric: str) -> str:
-    """What a metric is called, of which perhaps no more is known than its name."""
+    """The title of a metric, or its name if the metric is not registered."""
     return (METRICS.get(metric) or named_quantity(metric)).title
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from manyheads.cli.flags import Flag, flags_of, given_name
-from manyheads.cli.given import files_of, resumed, settled, with_data
+from manyheads.cli.given import combined, files_of, resumed, with_data
 from manyheads.cli.live import watched
 from manyheads.cli.output import Plain, bold, warn
 from manyheads.cli.progress import progress, title_of
@@ -43,7 +43,7 @@ _SPELLED: dict[tuple[str, ...], str] = {
     ("evaluate", "metrics"): "--metric",
 }
 _CHOSEN = {"data": SOURCES, "model": MODELS, "algorithm": ALGORITHMS}
-BENEATH = {"engine": {"workers": "0"}}
+DEFAULTS = {"engine": {"workers": "0"}}
 """what the command line assumes unless told otherwise: all cores"""
 Port = Annotated[
     int | None,
@@ -54,7 +54,7 @@ Port = Annotated[
 def run_flags(arguments: Sequence[str]) -> list[Flag]:
     """The flags of ``run``: those of every run, and those of the data, model and algorithm that are named."""
     flags = []
-    for flag in flags_of(Config, "Run", names=_SPELLED, defaults=build(Config, BENEATH, where="config")):
+    for flag in flags_of(Config, "Run", names=_SPELLED, defaults=build(Config, DEFAULTS, where="config")):
         chosen = flag.path[0] in _CHOSEN
         panel = {"evaluate": "Evaluation", "engine": "Engine", "finetune": "Fine-tuning"}.get(flag.path[0], "Run")
         flags.append(flag._replace(path=(*flag.path, "name"), panel="Choice") if chosen else flag._replace(panel=panel))
@@ -105,7 +105,7 @@ def run(
     if live_port is not None and not live:
         raise UserError("is for --live", where="live-port", given=live_port, fix="add --live, or leave it out")
     kept = _resumed(out, config is not None or "data" in flags, errors) if resume else {}
-    table = settled(with_data(flags), BENEATH, kept, read_settings(config) if config else {})
+    table = combined(with_data(flags), DEFAULTS, kept, read_settings(config) if config else {})
     settings = build(Config, table, where="config")
     algorithm, model, federation, made = assemble(settings)
     warn(errors, federation.warnings)

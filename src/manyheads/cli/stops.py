@@ -17,35 +17,35 @@ STOPPED = 130
 """the exit code"""
 
 RETRY_AFTER = 0.01
-"""seconds until an interrupt that was lost is raised again"""
+"""seconds until a lost interrupt is raised again"""
 
 asked = False
-"""whether a stop has been asked for"""
+"""whether a signal asked to stop"""
 
 lost = False
-"""whether the interrupt for it was lost, and has not been raised again"""
+"""whether its interrupt was lost and not yet raised again"""
 
 
 def at_once() -> None:
-    """From now on, a stop ends the process: nothing is under way, and what is being imported may lose an exception."""
+    """From now on, a signal ends the process: no work has started, and an exception during imports may be lost."""
     _handle(_end)
 
 
 def by_interrupt() -> None:
-    """From now on, a stop is a KeyboardInterrupt, so that what is under way can be put in order."""
+    """From now on, a signal is a KeyboardInterrupt, so that work can be cleaned up."""
     _handle(_interrupt)
     signal.signal(signal.SIGALRM, _retry)
     sys.unraisablehook = _unraisable
 
 
 def check() -> None:
-    """Stop if that was asked for: an interrupt is lost if it comes in a finalizer, or in a library that hides it."""
+    """Stop if a signal asked for it: its interrupt is lost in a finalizer, or in a library that catches it."""
     if asked:
         _raise()
 
 
 def stopped() -> int:
-    """Say so; the exit code."""
+    """Print that the command was stopped; returns the exit code."""
     sys.stderr.write("stopped\n")
     return STOPPED
 
@@ -57,7 +57,7 @@ def _handle(handler: Callable[[int, FrameType | None], None]) -> None:
 
 
 def _unraisable(error: Any) -> None:
-    """An interrupt that comes in a finalizer is only printed there, and lost: it is raised again a little later."""
+    """An interrupt in a finalizer is only printed and then lost: raise it again a little later."""
     global lost
     if error.exc_type is KeyboardInterrupt:
         lost = True

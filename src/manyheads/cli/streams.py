@@ -1,4 +1,4 @@
-"""Standard output and error that may be full, closed, or read by nobody any more."""
+"""Standard output and error that may be full, closed, or no longer read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["guard"]
 
 
 class _Output(io.FileIO):
-    """Standard output: an error is told once; a reader that has enough, as ``head`` has, is none."""
+    """Standard output: an error is raised once; a reader that closes the pipe, as ``head`` does, is no error."""
 
     over = False
 
@@ -32,18 +32,18 @@ class _Output(io.FileIO):
 
 
 class _Errors(_Output):
-    """Standard error: if nobody can be told, work goes on."""
+    """Standard error: errors in writing to it are ignored."""
 
     def failed(self, error: OSError) -> None:
         pass
 
 
 def guard() -> None:
-    """Put these in place of the streams of this process."""
+    """Replace the streams of this process by these."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)
-        except OSError:  # closed: taken, so that no file of ours gets its number
+        except OSError:  # closed: occupied, so that no file of ours gets its number
             os.open(os.devnull, os.O_RDONLY)
     sys.stdout = _text(_Output(1, "w", closefd=False), sys.stdout)
     sys.stderr = _text(_Errors(2, "w", closefd=False), sys.stderr)

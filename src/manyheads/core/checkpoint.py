@@ -40,18 +40,19 @@ def hash_tensors(tensors: Mapping[str, Tensor]) -> hashlib._Hash:
     for name in sorted(tensors):
         value = tensors[name].detach().cpu().contiguous()
         digest.update(f"{name} {value.dtype} {tuple(value.shape)};".encode())
-        if value.numel():  # nothing cannot be seen as bytes
+        if value.numel():  # an empty tensor has no view as bytes
             digest.update(value.reshape(-1).view(torch.uint8).numpy().data)
     return digest
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -> None:
-    """Put tensors, and what they are of, in place in one step."""
-    contiguous = {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}  # no two names for one
+    """Write tensors, and facts about them, in one step."""
+    # clones, since safetensors refuses tensors that share memory
+    contiguous = {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}
     with replacing(path) as temporary:
         try:
             save_file(contiguous, temporary, metadata={**facts, "sha256": hash_tensors(contiguous).hexdigest()})
-        except SafetensorError as error:  # the disk's own words, e.g. "No space left on device"
+        except SafetensorError as error:  # the message of the system, e.g. "No space left on device"
             raise OSError(str(error)) from error
 
 
@@ -74,14 +75,14 @@ def read_tensors(path: Path, facts: Mapping[str, str]) -> dict[str, Tensor]:
 
 
 def write_checkpoint(folder: Path, round: int, tensors: Mapping[str, Tensor], settings: str = "") -> None:
-    """Put a checkpoint of the run with these settings in place, then remove all but the last two."""
+    """Write a checkpoint of the run with these settings, then remove all but the last two."""
     write_tensors(checkpoint_path(folder, round), tensors, {"round": str(round), "settings": settings})
     for old in rounds_on_disk(folder)[KEEP:]:
         checkpoint_path(folder, old).unlink()
 
 
 def rounds_on_disk(folder: Path) -> list[int]:
-    """Rounds that have a checkpoint file, newest first; other files are none of ours."""
+    """Rounds that have a checkpoint file, newest first; other files are ignored."""
     names = (_NAME.fullmatch(p.name) for p in folder.glob("round-*.safetensors") if p.is_file())
     return sorted((int(name[1]) for name in names if name), reverse=True)
 

@@ -1,4 +1,4 @@
-"""The one error a user meets, in one form: what, where, given, allowed, what to do."""
+"""The error for users, in one form: what, where, given, allowed, fix."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Damaged", "Diverged", "UserError", "did_you_mean", "first_line", "on
 
 
 class UserError(ValueError):
-    """Something the user can put right. Its message is one line.
+    """An error that the user can correct. Its message is one line.
 
     >>> print(UserError("participation is out of range", given=2, allowed="0 < r <= 1"))
     participation is out of range; given 2; allowed: 0 < r <= 1
@@ -41,11 +41,11 @@ class Damaged(UserError):
 
 
 class Diverged(UserError):
-    """Training ended in numbers that are not finite."""
+    """Training diverged: its numbers are not finite."""
 
 
 def first_line(error: BaseException) -> str:
-    """What the error of somebody else's code says, in one line; its kind if it says nothing."""
+    """The first line of the message of another library's error; its type if there is no message."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 

@@ -1,4 +1,4 @@
-"""Files that are either there whole or not at all, and folders that are one process's own."""
+"""Files that are written completely or not at all, and folders locked by one process."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        full = error.errno is None or error.errno in _FULL  # safetensors gives the disk's own words and no number
+        full = error.errno is None or error.errno in _FULL  # safetensors gives the message of the system and no number
         cure = (
             "free some space or choose another place" if full else "see that the folder is there and may be written to"
         )
@@ -48,7 +48,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def kind_of(path: Path) -> Literal["file", "folder", "other"] | None:
-    """What a path leads to; ``other``: a pipe, a device or a socket, whose end may never come. None: nothing.
+    """What a path leads to; ``other``: a pipe, a device or a socket, which may never end. None: nothing.
 
     Unlike pathlib's own questions it never fails, not even for a name that is too long for any file.
     """
@@ -60,7 +60,7 @@ def kind_of(path: Path) -> Literal["file", "folder", "other"] | None:
 
 
 def content(path: Path) -> bytes:
-    """All bytes of a file; a pipe that nobody writes to is an error and not a wait."""
+    """All bytes of a file; a pipe that nobody writes to is an error, not an endless wait."""
     if kind_of(path) == "other":
         raise OSError(errno.EINVAL, "it is no file", str(path))
     return path.read_bytes()
@@ -79,13 +79,13 @@ def fresh_folder(path: Path) -> None:
 
 @contextmanager
 def reserved(path: Path) -> Iterator[Path]:
-    """A new folder of this name, or with -2, -3, ... if it is taken; it goes again if nothing is put into it."""
+    """A new folder of this name, or with -2, -3, ... if it is taken; it is removed again if it stays empty."""
     for number in count(1):
         place = path if number == 1 else path.with_name(f"{path.name}-{number}")
         with writing(place):
             place.parent.mkdir(parents=True, exist_ok=True)
             try:
-                place.mkdir()  # of two that begin in the same instant, one finds it taken
+                place.mkdir()  # of two processes that start at once, one finds it taken
                 break
             except FileExistsError:
                 continue
@@ -97,7 +97,7 @@ def reserved(path: Path) -> Iterator[Path]:
 
 
 def locked(folder: Path) -> IO[str]:
-    """Keep other processes out of a folder until this file is closed, or the process ends, however it ends."""
+    """Keep other processes out of a folder until this file is closed, or the process ends in any way."""
     path = folder / ".lock"
     with writing(path):
         file = open(path, "w")  # noqa: SIM115 (held for the life of the run)
@@ -110,17 +110,17 @@ def locked(folder: Path) -> IO[str]:
 
 
 def sweep(folder: Path, name: str = "*") -> None:
-    """Remove what killed processes left half written; only for one that has the folder to itself."""
+    """Remove files that killed processes left half written; only for a process that has locked the folder."""
     for left in folder.glob(f".{name}.[0-9]*.tmp"):
         if not left.name.split(".")[-2].isdigit():
-            continue  # not one of ours, which end in the number of a process
+            continue  # not one of ours, whose names end in a process id
         with writing(left):
             shutil.rmtree(left) if left.is_dir() else left.unlink()
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Write to the path this gives; when the block ends well, it takes the place of ``path`` in one step."""
+    """A temporary path to write to; at the end of the block it replaces ``path`` in one step, unless there was an error."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with writing(path):
         try:

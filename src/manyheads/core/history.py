@@ -1,4 +1,4 @@
-"""The history of a run: one sealed JSON object a round, appended as the run goes."""
+"""The history of a run: one sealed JSON object a round, appended after each round."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from manyheads.core.files import content, write_text, writing
 from manyheads.core.plain import plain
 from manyheads.core.sealed import sealed_json, unsealed_json
 
-__all__ = ["History", "metrics_of", "record_of", "rounds_told"]
+__all__ = ["History", "metrics_of", "record_of", "rounds_recorded"]
 
 Record = dict[str, Any]
 _WHOLE = re.compile(rb'"seal": "[0-9a-f]{16}"}')
@@ -62,7 +62,7 @@ class History(Sequence[Record]):
                 yield {"round": record["round"], **record["evaluation"]}
 
     def column(self, name: str) -> list[tuple[int, Any]]:
-        """(round, value) of one entry of the records, their monitors or their evaluations, wherever it is there."""
+        """(round, value) of one entry of the records, their monitors or their evaluations, in all rounds that have it."""
         flat = ({**r, **r.get("monitors", {}), **r.get("evaluation", {})} for r in self._records)
         return [(r["round"], r[name]) for r in flat if r.get(name) is not None]
 
@@ -88,8 +88,8 @@ def metrics_of(records: Sequence[Record]) -> list[str]:
     return found.get("metrics") or [name for name in ("accuracy", "loss") if found.get(name) is not None]
 
 
-def rounds_told(path: Path) -> int:
-    """Rounds that a file has lines of, whole or damaged."""
+def rounds_recorded(path: Path) -> int:
+    """For how many rounds a file has a line, intact or damaged."""
     return len(_lines(path))
 
 

@@ -1,4 +1,4 @@
-"""Interrupts: which signals ask to stop, and work that none of them may cut in two."""
+"""Interrupts: which signals ask to stop, and blocks that none of them may interrupt."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def held() -> Iterator[None]:
 
 
 def leave_to_parent() -> None:
-    """In a process started while signals were held: whether to stop is the parent's to say."""
+    """In a process started while signals were held: ignore them, since the parent decides when to stop."""
     for stop in STOPS:
         signal.signal(stop, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)

@@ -1,4 +1,4 @@
-"""Where and with what something was made."""
+"""The machine and the versions with which something was computed."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class SGD:
 
 @settings
 class TorchOptimizer:
-    """Another optimizer of ``torch.optim``, with its own defaults but for these."""
+    """Another optimizer of ``torch.optim``, with its own defaults except for these."""
 
     name: Literal["adam", "adamw", "rmsprop", "adagrad"] = "adam"
     """which"""

@@ -1,4 +1,4 @@
-"""Plain values and plain text: JSON knows no infinity, and a terminal obeys control characters."""
+"""Plain values and plain text: JSON without infinities, text without control characters."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def plain(value: Any) -> Any:
 
 
 def to_json(value: Any, indent: int | None = None) -> str:
-    """JSON that every reader takes: all that is printed and written goes through here.
+    """Valid JSON, without NaN and infinity; all that is printed and written goes through here.
 
     >>> to_json({"loss": float("nan")})
     '{"loss": null}'

@@ -72,17 +72,17 @@ def unsealed_json(data: bytes, name: object, of: str = "") -> Table:
 
 
 def write_json(path: Path, facts: Mapping[str, Any], indent: int | None = None, of: str = "") -> None:
-    """Write a sealed JSON file, whole or not at all."""
+    """Write a sealed JSON file in one step."""
     write_text(path, sealed_json(facts, indent, of) + "\n")
 
 
 def write_toml(path: Path, table: Mapping[str, Any]) -> None:
-    """Write a sealed TOML file, whole or not at all."""
+    """Write a sealed TOML file in one step."""
     write_text(path, sealed_toml(table))
 
 
 def read_json(path: Path, fix: str | None = None, of: str = "") -> Table:
-    """What :func:`write_json` wrote; an error, with what to do about it, if it is not that any more."""
+    """What :func:`write_json` wrote; an error, with ``fix``, if the file has changed."""
     try:
         return unsealed_json(_content(path), path, of)
     except Damaged as error:
@@ -90,7 +90,7 @@ def read_json(path: Path, fix: str | None = None, of: str = "") -> Table:
 
 
 def read_toml(path: Path, fix: str | None = None) -> Table:
-    """What :func:`write_toml` wrote; an error, with what to do about it, if it is not that any more."""
+    """What :func:`write_toml` wrote; an error, with ``fix``, if the file has changed."""
     try:
         data = _content(path)
         _check(data, _TOML, _TOML_END, path)

@@ -44,7 +44,7 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 class Layout:
-    """How a state lies in a record of bytes."""
+    """The layout of a state in a record of bytes."""
 
     def __init__(self, template: State) -> None:
         self.template = template
@@ -131,7 +131,7 @@ class PersonalStore:
         return self._start + ((slot - 1) * len(self.slot) + client) * self.layout.nbytes
 
     def _runs(self, clients: np.ndarray, slots: np.ndarray) -> Iterator[tuple[np.ndarray, int]]:
-        """Positions of clients whose places lie side by side, in the order of the file, and where the first one is."""
+        """Runs of clients whose records are adjacent, in the order of the file, with the position of the first."""
         offsets = self._offset(clients, slots.astype(np.int64))
         order = np.argsort(offsets, kind="stable")
         for run in np.split(order, np.flatnonzero(np.diff(offsets[order]) != self.layout.nbytes) + 1):
@@ -183,7 +183,7 @@ class PersonalStore:
         return np.where((current == 0) | (current == last) | (current == before), free, current)
 
     def tables(self) -> dict[str, Tensor]:
-        """What a checkpoint must carry."""
+        """The tables that a checkpoint must contain."""
         return {
             "store/slot": torch.from_numpy(self.slot.copy()),
             "store/crc": torch.from_numpy(self.crc.view(np.int32).copy()),

@@ -20,7 +20,7 @@ __all__ = ["Params", "State", "Tree", "Value", "aligned"]
 
 
 def aligned(value: Tensor) -> Tensor:
-    """The same values where torch itself would put them: products may differ in the last bit by where factors lie."""
+    """The same values in memory aligned as torch's is: the last bit of a product may depend on the alignment."""
     return value.clone() if value.data_ptr() % 64 else value
 
 
@@ -40,7 +40,7 @@ class Tree(Mapping[str, Tensor]):
 
     @property
     def _leaves(self) -> dict[str, Tensor]:
-        """A multiple is computed when it is looked at; as a term of a sum it never is, but goes into the addition."""
+        """A scaled tree is computed lazily, when its values are read; as a term of a sum it is fused into the addition."""
         if self._scale is not None:
             self._stored, self._scale = {k: v * self._scale for k, v in self._stored.items()}, None
         return self._stored

@@ -1,4 +1,4 @@
-"""Names and texts of others, fit to be shown."""
+"""Names and texts from outside, made safe to print."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from manyheads.core.checkpoint import rounds_on_disk
 from manyheads.core.contract import Algorithm
 from manyheads.core.errors import UserError
-from manyheads.core.history import rounds_told
+from manyheads.core.history import rounds_recorded
 from manyheads.core.store import PersonalStore
 from manyheads.run.config import GivenModel
 from manyheads.run.config_file import read_run_config
@@ -43,7 +43,7 @@ def load(
     store = PersonalStore(directory.store_path, training.client_state(algorithm, whole), clients, read_only=True)
     say = say or partial(warnings.warn, stacklevel=3)
     server, history = directory.restore(algorithm.init_server(whole.params, clients), store, say)
-    told, newest = rounds_told(directory.history_path), rounds_on_disk(directory.checkpoints)[0]
+    told, newest = rounds_recorded(directory.history_path), rounds_on_disk(directory.checkpoints)[0]
     if told > newest:
         say(
             f"{path} has a history of {told} rounds, and its last checkpoint is that of round {newest}, which is taken: "
