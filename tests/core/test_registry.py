@@ -303,6 +303,11 @@ def test_things_of_installed_packages_are_found_by_name(installed):
                 ALGORITHMS.find(name)
             except UserError as error:
                 print(error)
+        import warnings
+        from manyheads.experiments.methods import methods_of
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            assert "theirs" in methods_of("all") and len(told) == 2
         said = []
         assert "theirs" in ALGORITHMS.usable(said.append) and len(said) == 2
     """

@@ -57,7 +57,7 @@ def name_of(known: Registry[Any], typed: str) -> str:
 
     A path that exists is a path, whatever it looks like.
     """
-    if typed in known or kind_of(Path(typed)):
+    if ":" not in typed or typed in known or kind_of(Path(typed)):
         return typed
     path, plus, rest = typed.partition("+")
     if known is PARTITIONERS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, NamedTuple
@@ -116,7 +117,7 @@ def _items(given: Any) -> Iterator[_Item]:
         if isinstance(entry, Mapping):
             yield from (_Item(*pair) for pair in entry.items())
         elif entry == ALL:
-            yield from (_Item(None, name, asked=False) for name in (*USUAL, *ALGORITHMS))
+            yield from (_Item(None, name, asked=False) for name in (*USUAL, *ALGORITHMS.usable(warnings.warn)))
         elif isinstance(entry, tuple) and len(entry) == 2:
             yield _Item(*entry)
         else:
