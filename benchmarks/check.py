@@ -62,7 +62,6 @@ def difference(workload: Workload) -> float:
     for module in [*plain.net.modules(), *model.module.modules()]:
         if isinstance(module, nn.Dropout):
             module.p = 0.0
-    model.random = False
     if workload.evaluation:
         run = simulate(workload.algorithm, model, workload.federation(), rounds=1, cohort=1)
         plain.server = {k: v for k, v in run.client_model(0).items() if k in plain.server}

@@ -174,14 +174,14 @@ def test_inputs_are_untouched(name, mode):
         else Model(case["model"])
     )
     data = ClientData.of(federation.train.select([1, 2, 3]), federation.task, next(iter(net.params.all.values())))
-    net.check(data.x[:2], federation.task, federation.outputs)
+    tried = net.tried(data.x[:2], federation.task, federation.outputs)
     server, client = algorithm.init_server(net.params, len(federation)), algorithm.init_client(net.params)
     client = client.map(lambda v: torch.stack([v, v, v]))
     for index in (1, 2, 3):
         round = Round(index, 0, len(federation), 3)
         down = algorithm.download(server, round) | algorithm.download_each(server, [1, 2, 3], round)
         before = [{k: v.clone() for k, v in s.flat.items()} for s in (server, client, down)]
-        update = algorithm.local(LocalCohort(net, data, [1, 2, 3], round, mode), down, client)
+        update = algorithm.local(LocalCohort(tried, data, [1, 2, 3], round, mode), down, client)
         uploads = mh.Uploads([1, 2, 3], torch.ones(3), mh.Each(update.upload))
         merged = algorithm.merge(server, uploads, round)
         for state, was in zip((server, client, down), before, strict=True):

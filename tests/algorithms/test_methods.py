@@ -31,8 +31,8 @@ def smooth_cohort(clients=(0, 1, 2)):
     torch.manual_seed(0)
     net = Model(torch.nn.Sequential(torch.nn.Linear(4, 5), torch.nn.Tanh(), torch.nn.Linear(5, 3)).double())
     tensors = ClientData.of(federation.train, "classification", net.params.all["0.weight"])
-    net.check(tensors.x[:2], "classification", 3)
-    cohort = LocalCohort(net, tensors, clients, Round(1, 0, 3, 3), "stacked")
+    tried = net.tried(tensors.x[:2], "classification", 3)
+    cohort = LocalCohort(tried, tensors, clients, Round(1, 0, 3, 3), "stacked")
     return cohort, cohort.each(net.params.all)
 
 
@@ -210,7 +210,7 @@ def test_expected_step_of_l2gd_is_zero_at_the_optimum_of_its_objective_and_nowhe
     federation, net = problem(), model()
     q, method = Quadratic(federation), mh.L2GD(eta=0.3, lam=0.5, p=0.4, batch=0)
     data = ClientData.of(federation.train, "regression", net.params.all["weight"])
-    net.check(data.x[:2], "regression", 1)
+    tried = net.tried(data.x[:2], "regression", 1)
     n = len(federation)
     rounds = {Round(i, 0, n, n).coin(method.p): Round(i, 0, n, n) for i in range(2, 30)}
 
@@ -220,7 +220,7 @@ def test_expected_step_of_l2gd_is_zero_at_the_optimum_of_its_objective_and_nowhe
         state = State(model=own, mean=mean.map(lambda v: v.expand(n, *v.shape)))
         moves = {}
         for coin, round in rounds.items():
-            cohort = LocalCohort(net, data, range(n), round, "stacked")
+            cohort = LocalCohort(tried, data, range(n), round, "stacked")
             update = method.local(cohort, State(mean=mean), state)
             moves[coin] = update.client.model["weight"].numpy()[:, 0] - x
         return (1 - method.p) * moves[False] + method.p * moves[True]

@@ -53,7 +53,7 @@ def test_sites_that_each_hold_their_own_data_give_what_the_simulator_gives(algor
         replies = []
         for i in range(CLIENTS):
             own = algorithm.download_each(server, [i], round)
-            cohort = LocalCohort(net, data[i], [i], round)
+            cohort = LocalCohort(net.untried(), data[i], [i], round)
             done = client_round(algorithm, cohort, algorithm.download(server, round) | own, kept[i])
             kept[i] = done.kept
             replies.append(done.reply)
@@ -124,7 +124,7 @@ def test_a_state_that_would_stay_at_the_client_must_be_finite_too():
     data = ClientData.of(clients.train.select([0, 1]), clients.task, like)
     round = Round(1, 0, CLIENTS, 2)
     server = Broken().init_server(net.params, CLIENTS)
-    done = client_round(Broken(), LocalCohort(net, data, [2, 3], round), server, State())
+    done = client_round(Broken(), LocalCohort(net.untried(), data, [2, 3], round), server, State())
     assert done.reply.failed == {2: "values are not finite", 3: "values are not finite"}
     with pytest.raises(NoUploads, match="round 1: none of the 2 uploads can be used"):
         server_round(Broken(), server, [done.reply], round)

@@ -144,33 +144,33 @@ def test_a_model_with_frozen_parameters_trains_the_others(mode, frozen):
 def test_an_output_that_does_not_fit_the_labels_is_an_error_with_both_shapes():
     model = Model(small_net(classes=4))
     with pytest.raises(UserError, match=r"does not fit the labels; .*\(4,\).*; allowed: \(3,\) for classification"):
-        model.check(torch.zeros(2, 6), "classification", 3)
+        model.tried(torch.zeros(2, 6), "classification", 3)
     with pytest.raises(UserError, match=r"\(1,\) for regression with 1 targets"):
-        model.check(torch.zeros(2, 6), "regression", 1)
-    model.check(torch.zeros(2, 6), "classification", 4)
+        model.tried(torch.zeros(2, 6), "regression", 1)
+    model.tried(torch.zeros(2, 6), "classification", 4)
 
 
 def test_a_regression_with_one_target_may_leave_out_its_dimension():
     net = nn.Sequential(nn.Linear(6, 1), nn.Flatten(0))
-    Model(net, head=()).check(torch.zeros(2, 6), "regression", 1)
+    Model(net, head=()).tried(torch.zeros(2, 6), "regression", 1)
     with pytest.raises(UserError, match="does not fit"):
-        Model(net, head=()).check(torch.zeros(2, 6), "classification", 1)
+        Model(net, head=()).tried(torch.zeros(2, 6), "classification", 1)
 
 
 def test_data_that_the_model_cannot_read_is_an_error_with_the_shape_of_a_sample():
     with pytest.raises(UserError, match=r"cannot read the data: .*; given 'samples of shape \(7,\)'"):
-        Model(small_net()).check(torch.zeros(2, 7), "classification", 3)
+        Model(small_net()).tried(torch.zeros(2, 7), "classification", 3)
 
 
 def test_an_output_that_is_no_tensor_is_an_error():
     with pytest.raises(UserError):
-        Model(Returns(lambda out: (out, out))).check(torch.zeros(2, 6), "classification", 3)
+        Model(Returns(lambda out: (out, out))).tried(torch.zeros(2, 6), "classification", 3)
 
 
 def test_a_token_beyond_the_vocabulary_is_an_error():
     net = nn.Sequential(nn.Embedding(5, 4), nn.Flatten(), nn.Linear(8, 3))
     with pytest.raises(UserError):
-        Model(net).check(torch.tensor([[1, 9]]), "classification", 3)
+        Model(net).tried(torch.tensor([[1, 9]]), "classification", 3)
 
 
 @pytest.mark.parametrize("norm", [nn.BatchNorm1d(8), nn.SyncBatchNorm(8)], ids=lambda m: type(m).__name__)  # fmt: skip
@@ -181,7 +181,7 @@ def test_batch_norm_with_running_statistics_is_an_error_that_tells_what_to_use(n
 
 def test_norms_without_running_statistics_are_welcome():
     for norm in (nn.LayerNorm(8), nn.GroupNorm(2, 8)):
-        Model(nn.Sequential(nn.Linear(6, 8), norm, nn.Linear(8, 3))).check(torch.rand(2, 6), "classification", 3)
+        Model(nn.Sequential(nn.Linear(6, 8), norm, nn.Linear(8, 3))).tried(torch.rand(2, 6), "classification", 3)
 
 
 def test_instance_norm_with_running_statistics_is_an_error():
@@ -199,9 +199,16 @@ def with_dropout(p: float) -> nn.Sequential:
 
 
 def test_dropout_makes_a_model_random_unless_it_drops_nothing():
-    assert Model(with_dropout(0.5)).random
-    assert not Model(with_dropout(0.0)).random
-    assert not Model(small_net()).random
+    for net, random in ((with_dropout(0.5), True), (with_dropout(0.0), False), (small_net(), False)):
+        assert Model(net).tried(torch.rand(2, 6), "classification", 3).random is random
+        assert Model(net).untried().random is random
+
+
+def test_a_model_is_not_changed_by_its_trial():
+    model = Model(with_dropout(0.5))
+    before = dict(vars(model))
+    model.tried(torch.rand(2, 6), "classification", 3)
+    assert vars(model) == before
 
 
 @pytest.mark.parametrize("algorithm", [FedAvg(), Local()], ids=lambda a: a.name)
@@ -307,13 +314,13 @@ def test_chains_that_only_look_plain_give_the_same_stacked_as_one_by_one(make):
 def test_the_head_on_the_features_is_the_whole_model(module, head, shape):
     model = Model(module, head)
     x = torch.randn(9, *shape, generator=torch.Generator().manual_seed(1))
-    model.check(x[:2], "classification", 3)
-    other = model.params.all.map(lambda v: v + 0.1)  # not the weights that it was checked with
-    features = model.features(other.select(model.params.body), x)
+    tried = model.tried(x[:2], "classification", 3)
+    other = model.params.all.map(lambda v: v + 0.1)  # not the weights that it was tried with
+    features = tried.features(other.select(model.params.body), x)
     assert not features.requires_grad
-    model.head_net.bind(other)
+    tried.head_net.bind(other)
     with torch.no_grad():
-        out = model.head_net(features)
+        out = tried.head_net(features)
     own = copy.deepcopy(module)
     own.load_state_dict(other)
     torch.testing.assert_close(out, own(x), rtol=0, atol=1e-6)
@@ -327,22 +334,23 @@ def test_the_head_on_the_features_is_the_whole_model(module, head, shape):
 def test_where_the_output_is_not_the_heads_on_features_there_is_no_head_net(module, head):
     model = Model(module, head)
     width = next(module.parameters()).shape[1]
-    model.check(torch.ones(2, width), "classification", 2 if width == 2 else 3)
-    assert model.head_net is None
+    tried = model.tried(torch.ones(2, width), "classification", 2 if width == 2 else 3)
+    assert tried.head_net is None
 
 
 def test_an_output_changed_in_place_after_the_head_has_no_head_net():
     model = Model(Scaled(in_place=True), "head")
-    model.check(torch.ones(2, 4), "classification", 3)
-    assert model.head_net is None
+    assert model.tried(torch.ones(2, 4), "classification", 3).head_net is None
 
 
-def test_checking_leaves_no_hook_behind_even_after_an_error():
+def test_a_trial_leaves_no_hook_behind_even_after_an_error():
     model = Model(small_net(), "4")
-    model.check(torch.zeros(2, 6), "classification", 3)
+    tried = model.tried(torch.zeros(2, 6), "classification", 3)
     with pytest.raises(UserError):
-        model.check(torch.zeros(2, 7), "classification", 3)
-    model.features(model.params.body, torch.zeros(2, 6))
+        model.tried(torch.zeros(2, 7), "classification", 3)
+    tried.features(model.params.body, torch.zeros(2, 6))
+    with pytest.raises(RuntimeError):
+        tried.features(model.params.body, torch.zeros(2, 7))
     assert facts(model.module)[1] == facts(small_net())[1]
 
 
@@ -367,9 +375,8 @@ def test_the_loss_of_regression_is_half_the_squared_error_summed_over_targets():
 @pytest.mark.parametrize("shape", [(6,), (1, 4, 4)])
 def test_named_models_fit_the_data_and_their_head_is_the_last_layer(spec, shape):
     model = build_model(spec, shape, outputs=3, seed=0)
-    model.check(torch.zeros(2, *shape), "classification", 3)
     assert {len(v) for v in model.params.head.values()} == {3}
-    assert model.head_net is not None
+    assert model.tried(torch.zeros(2, *shape), "classification", 3).head_net is not None
 
 
 def test_the_weights_of_a_named_model_come_from_the_seed_alone():
@@ -399,7 +406,7 @@ def test_a_module_that_is_no_chain_of_layers_trains():
 
 def test_a_layer_used_twice_is_looped_over_and_learns_the_same():
     runs = [simulate(FedAvg(), one_layer(), ragged(), rounds=2, engine=Engine(mode=m)) for m in ("auto", "loop")]
-    assert not runs[0].model.stackable
+    assert "under two names" in runs[0].model.tried(torch.zeros(2, 6), "classification", 3).unstackable
     assert runs[0].server.model.keys() == dict(one_layer().named_parameters()).keys()
     with pytest.raises(UserError, match="cannot be stacked"):
         simulate(FedAvg(), one_layer(), ragged(), rounds=1, engine=Engine(mode="stacked"))

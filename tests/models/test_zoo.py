@@ -64,8 +64,8 @@ def test_the_80672_parameters_for_tweets_are_those_of_an_lstm_whose_inputs_are_t
 
 def test_the_six_layer_network_has_512_features():
     model = build_model(SixLayerCNN(), CIFAR, 100, seed=0)
-    model.check(torch.randn(2, *CIFAR), "classification", 100)
-    assert model.features(model.params.body, torch.randn(2, *CIFAR)).shape == (2, 512)
+    tried = model.tried(torch.randn(2, *CIFAR), "classification", 100)
+    assert tried.features(model.params.body, torch.randn(2, *CIFAR)).shape == (2, 512)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -106,7 +106,6 @@ def test_stacked_clients_learn_what_looped_ones_do(spec):
         simulate(FedAvg(epochs=1, batch=3), model, federation, rounds=2, engine=Engine(mode=mode))
         for mode in ("loop", "stacked")
     ]
-    assert all(run.model.stackable for run in runs)
     loop, stacked = (run.server.model for run in runs)
     for name, value in loop.items():
         assert not torch.equal(value, model.params.all[name])
@@ -115,7 +114,7 @@ def test_stacked_clients_learn_what_looped_ones_do(spec):
 
 def test_dropout_is_for_training_only():
     model = build_model(CifarCNN100(), (1, 28, 28), 10, seed=0)  # grey images of another size fit too
-    assert model.random
+    assert model.untried().random
     x = torch.randn(4, 1, 28, 28)
     with torch_seeded(0, Purpose.NOISE):
         model.module.train()

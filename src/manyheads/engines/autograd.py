@@ -13,14 +13,14 @@ from manyheads.core.trees import Tree
 from manyheads.engines.client_data import ClientBatch
 from manyheads.engines.draws import Draws
 from manyheads.engines.local_update import Values
-from manyheads.models import Model
+from manyheads.models import TriedModel
 
 __all__ = ["differentiated"]
 
 
 @torch.enable_grad()
 def differentiated(
-    model: Model, draws: Draws, values: Values, params: Tree, on: ClientBatch, vector: Tree | None
+    model: TriedModel, draws: Draws, values: Values, params: Tree, on: ClientBatch, vector: Tree | None
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """The losses at ``params``, [C], and the gradients or, given a vector, the Hessian-vector products."""
     x, y, count = on.x, on.y, len(on)

@@ -30,7 +30,7 @@ from manyheads.engines.local_update import LocalUpdate, Prox, TrainLoss, Values
 from manyheads.engines.looped import looped
 from manyheads.engines.stacked import stacked
 from manyheads.engines.ways import CHAIN_STACK_BELOW, STACK_BELOW, Mode
-from manyheads.models import Model, Net
+from manyheads.models import Net, TriedModel
 from manyheads.models.chain import Chain
 
 __all__ = ["LocalCohort", "fine_tuned"]
@@ -46,7 +46,7 @@ class LocalCohort:
 
     def __init__(
         self,
-        model: Model,
+        model: TriedModel,
         data: ClientData,
         addresses: Sequence[int],
         round: Round,
@@ -255,7 +255,7 @@ class LocalCohort:
         return torch.cat(parts)
 
 
-def fine_tuned(cohort: LocalCohort, model: Model, params: Tree, tune: FineTune) -> Tree:
+def fine_tuned(cohort: LocalCohort, model: TriedModel, params: Tree, tune: FineTune) -> Tree:
     """A model after fine-tuning on each client's training samples."""
     if tune.scope == "none":
         return params

@@ -14,7 +14,7 @@ from manyheads.core.contract import Round
 from manyheads.core.randomness import Purpose, batch_plan, generator, torch_seeded
 from manyheads.engines.augment import draw_crops
 from manyheads.engines.client_data import ClientBatch, ClientData
-from manyheads.models import Model
+from manyheads.models import TriedModel
 
 __all__ = ["Draws", "Plan"]
 
@@ -27,7 +27,7 @@ class Draws:
     """The draws of a cohort; ``purpose`` keeps those of training and those of fine-tuning apart."""
 
     def __init__(
-        self, model: Model, data: ClientData, addresses: Sequence[int], round: Round, purpose: Purpose
+        self, model: TriedModel, data: ClientData, addresses: Sequence[int], round: Round, purpose: Purpose
     ) -> None:
         self._model, self._data, self.addresses = model, data, addresses
         self._round, self._purpose = round, purpose

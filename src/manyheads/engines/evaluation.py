@@ -15,7 +15,7 @@ from manyheads.core.trees import Tree
 from manyheads.engines.client_data import ClientData, slices
 from manyheads.engines.ways import STACK_BELOW, Mode
 from manyheads.metrics import Accuracy, Predictions
-from manyheads.models import Model, Net
+from manyheads.models import Net, TriedModel
 
 __all__ = ["Outcomes", "predict"]
 
@@ -35,7 +35,7 @@ class Outcomes(NamedTuple):
 
 
 @torch.no_grad()
-def predict(model: Model, params: Tree, data: ClientData, mode: Mode = "auto") -> Predictions:
+def predict(model: TriedModel, params: Tree, data: ClientData, mode: Mode = "auto") -> Predictions:
     """Try models on each client's samples. Parameters may be shared or carry the client dimension.
 
     A shared model sees all samples together; where only the head is the client's own, so does the shared body.

@@ -13,7 +13,7 @@ from manyheads.core.optim import SGD, TorchOptimizer
 from manyheads.core.trees import Tree
 from manyheads.engines.client_data import ClientData, pad_rows
 from manyheads.engines.draws import Draws, Plan
-from manyheads.models import Model, Net
+from manyheads.models import Net, TriedModel
 
 __all__ = ["LocalUpdate", "Prox", "TrainLoss", "Values"]
 
@@ -57,7 +57,7 @@ class Values:
 class LocalUpdate:
     """What is trained, from where, on which samples and how. All trees may be shared or carry the client dimension."""
 
-    model: Model
+    model: TriedModel
     data: ClientData
     values: Values
     draws: Draws

@@ -25,7 +25,7 @@ from manyheads.engines.evaluation import predict
 from manyheads.engines.executor import Executor, working
 from manyheads.engines.ways import Mode
 from manyheads.metrics import Predictions
-from manyheads.models import Model
+from manyheads.models import TriedModel
 
 __all__ = ["Evaluation", "Keep", "Members", "Workbench", "at_work", "model_of"]
 
@@ -70,7 +70,7 @@ class Workbench:
     def __init__(
         self,
         algorithm: Algorithm,
-        model: Model,
+        model: TriedModel,
         federation: Federation,
         mode: Mode,
         device: str,
@@ -120,7 +120,7 @@ def at_work(bench: Workbench, engine: Engine) -> Iterator[Executor[Workbench]]:
 
 def _workbench(
     algorithm: Algorithm,
-    model: Model,
+    model: TriedModel,
     task: type[Task],
     source: Federation | str,
     mode: Mode,

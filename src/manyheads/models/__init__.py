@@ -7,9 +7,10 @@ from manyheads.models.mlp import MLP, EluMLP, FemnistMLP
 from manyheads.models.model import Model
 from manyheads.models.net import Net
 from manyheads.models.relu import ReluNet
+from manyheads.models.tried import TriedModel
 from manyheads.models.zoo import MODELS, ModelSpec, build_model
 
 __all__ = [
     "LSTM", "MLP", "MODELS", "CifarCNN", "CifarCNN100", "EluMLP", "FemnistMLP", "LinearRepresentation", "Model", "ModelSpec", "Net", "ReluNet",
-    "SixLayerCNN", "build_model",
+    "SixLayerCNN", "TriedModel", "build_model",
 ]  # fmt: skip

@@ -6,7 +6,6 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-import torch
 from torch import Tensor, nn
 
 from manyheads.core.errors import UserError, one_of
@@ -14,7 +13,8 @@ from manyheads.core.tasks import task_named
 from manyheads.core.trees import Params, Tree
 from manyheads.models.copied import copied
 from manyheads.models.net import Net, statistics_of
-from manyheads.models.trial import try_out
+from manyheads.models.trial import Verdict, try_out
+from manyheads.models.tried import TriedModel
 
 __all__ = ["Model"]
 
@@ -67,15 +67,7 @@ class Model:
         leaves |= {k: module.get_buffer(k).clone() for k in statistics}
         in_head = {k for k in leaves if any(k == p or k.startswith(f"{p}.") for p in prefixes)}
         self.params = Params(Tree(leaves).select(leaves.keys() - in_head), Tree(leaves).select(in_head))
-        self.random = any(isinstance(m, nn.modules.dropout._DropoutNd) and m.p > 0 for m in module.modules())
-        """a forward pass in training draws random numbers"""
-        self.mixes = True
-        """in training, what becomes of a sample depends on the others of its batch; until :meth:`check` says otherwise"""
-        self.unstackable = "was not tried yet"
-        """why several clients' models cannot be computed at once; empty if they can"""
         self.net = Net(module, statistics=statistics)
-        self.head_net: Net | None = None
-        """the head alone, if the model's output is the head applied to features"""
         self._prefixes = prefixes
 
     def _head_prefixes(self, trained: Mapping[str, Tensor], head: str | Sequence[str] | None) -> list[str]:
@@ -96,11 +88,6 @@ class Model:
                 raise one_of("head", prefix, layers)
         return prefixes
 
-    @property
-    def stackable(self) -> bool:
-        """Several clients' models can be computed at once."""
-        return not self.unstackable
-
     def _declared(self, buffers: Sequence[str]) -> Sequence[str]:
         known = dict(self.module.named_buffers())
         for name in buffers:
@@ -110,19 +97,38 @@ class Model:
                 raise UserError(f"the buffer {name!r} holds no real numbers, so it has no mean over clients")
         return buffers
 
-    def check(self, x: Tensor, task: str, outputs: int) -> None:
-        """Try the model on a few samples: its output must fit the labels. Learns how it may be run."""
+    def tried(self, x: Tensor, task: str, outputs: int) -> TriedModel:
+        """Try the model on a few samples, to learn how it may be run; refuses one whose output does not fit the labels."""
         head = self._prefixes[0] if len(self._prefixes) == 1 else ""
 
         def check_output(out: object, samples: int) -> None:
             task_named(task).check_output(out, samples, outputs)
 
         verdict = try_out(self.module, self.params, self.statistics, head, x, check_output)
-        self.random = self.random or verdict.random
-        self.mixes, self.unstackable, self.head_net = verdict.mixes, verdict.unstackable, None
+        head_net = None
         if verdict.headed:
             within = [name for name in self.statistics if name.startswith(f"{head}.")]
-            self.head_net = Net(self.module.get_submodule(head), f"{head}.", within)
+            head_net = Net(self.module.get_submodule(head), f"{head}.", within)
+        return self._run_by(verdict, head_net)
+
+    def untried(self) -> TriedModel:
+        """The model where nothing is known about it: it is run one client after another, batch by batch."""
+        return self._run_by(Verdict(random=False, mixes=True, unstackable="was not tried", headed=False), None)
+
+    def _run_by(self, verdict: Verdict, head_net: Net | None) -> TriedModel:
+        drops = any(isinstance(m, nn.modules.dropout._DropoutNd) and m.p > 0 for m in self.module.modules())
+        return TriedModel(
+            self.module,
+            self.net,
+            self.params,
+            self.statistics,
+            self.norm,
+            self.smallest_batch,
+            random=drops or verdict.random,
+            mixes=verdict.mixes,
+            unstackable=verdict.unstackable,
+            head_net=head_net,
+        )
 
     def module_with(self, params: Mapping[str, Tensor]) -> nn.Module:
         """A copy of the module with these parameters and statistics, ready to predict."""
@@ -131,14 +137,3 @@ class Model:
         for name, parameter in module.named_parameters():
             parameter.requires_grad_(name in self.params.all)
         return module
-
-    def features(self, body: Mapping[str, Tensor], x: Tensor) -> Tensor:
-        """What the head gets to see: its input, with this body."""
-        assert self.head_net is not None
-        seen: list[Tensor] = []
-        hook = self.head_net.module.register_forward_pre_hook(lambda _m, args: seen.append(args[0]))
-        self.net.bind(body)
-        with torch.no_grad():
-            self.net(x)
-        hook.remove()
-        return seen[0].detach()

@@ -15,7 +15,7 @@ from manyheads.core.registry import Registry
 from manyheads.core.round_end import RoundEnd
 from manyheads.core.trees import State, Tree
 from manyheads.data import Federation
-from manyheads.models import Model
+from manyheads.models import TriedModel
 
 __all__ = ["MONITORS", "Monitor", "Monitors", "leaves"]
 
@@ -26,7 +26,7 @@ class Monitor(Quantity, ABC):
     One that cannot be used with a federation or a model says so when it is made, by a :class:`UserError`.
     """
 
-    def __init__(self, algorithm: Algorithm, model: Model, federation: Federation, seed: int) -> None:
+    def __init__(self, algorithm: Algorithm, model: TriedModel, federation: Federation, seed: int) -> None:
         self.algorithm, self.model, self.federation, self.seed = algorithm, model, federation, seed
 
     @abstractmethod
@@ -53,7 +53,7 @@ class Monitors:
     """The monitors of a run. A quantity that a method does not have (it shares no body, say) is None."""
 
     def __init__(
-        self, names: Sequence[str], algorithm: Algorithm, model: Model, federation: Federation, seed: int
+        self, names: Sequence[str], algorithm: Algorithm, model: TriedModel, federation: Federation, seed: int
     ) -> None:
         found = {m.name: m for m in (MONITORS.find(name, where="monitor") for name in names)}
         self._monitors = [monitor(algorithm, model, federation, seed) for monitor in found.values()]

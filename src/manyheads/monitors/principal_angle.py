@@ -7,7 +7,7 @@ from manyheads.core.errors import UserError
 from manyheads.core.round_end import RoundEnd
 from manyheads.data import Federation
 from manyheads.metrics.representation import principal_angle_distance
-from manyheads.models import Model
+from manyheads.models import TriedModel
 from manyheads.monitors.monitor import MONITORS, Monitor
 
 __all__ = ["PrincipalAngle"]
@@ -23,7 +23,7 @@ class PrincipalAngle(Monitor):
     higher_is_better = False
     bounds = (0.0, None)
 
-    def __init__(self, algorithm: Algorithm, model: Model, federation: Federation, seed: int) -> None:
+    def __init__(self, algorithm: Algorithm, model: TriedModel, federation: Federation, seed: int) -> None:
         super().__init__(algorithm, model, federation, seed)
         if federation.truth is None or len(model.params.body) != 1:
             raise UserError(

@@ -56,7 +56,8 @@ class Newcomer:
         self.model = model_of(run.algorithm, run.algorithm.models[0], run.server, state)
         kept, initial = {leaf.partition("/")[2] for leaf in state.flat}, run.model.params.all
         self.untrained = {k for k in kept & self.model.keys() if self.model[k].equal(initial[k])}
-        run.model.check(self._data([encoding], np.arange(min(2, len(site)))).x, encoding.task, encoding.outputs)
+        few = self._data([encoding], np.arange(min(2, len(site)))).x
+        self._tried = run.model.tried(few, encoding.task, encoding.outputs)
 
     @property
     def words(self) -> str:
@@ -108,13 +109,13 @@ class Newcomer:
         names = [self.population + first + i for i in range(len(subsets))]
         data = self._data(encodings, *subsets, augment=self.encoding.augment)
         mode = self.run.training.engine.mode
-        cohort = LocalCohort(self.run.model, data, names, self.round, mode, purpose=Purpose.FINETUNE)
-        return fine_tuned(cohort, self.run.model, self.model, tuning.on(len(subsets[0]))), encodings
+        cohort = LocalCohort(self._tried, data, names, self.round, mode, purpose=Purpose.FINETUNE)
+        return fine_tuned(cohort, self._tried, self.model, tuning.on(len(subsets[0]))), encodings
 
     def scores(self, params: Tree, encodings: list[Encoding], test: np.ndarray) -> list[dict[str, Any]]:
         """The scores of models on the held-out rows ``test``."""
         data = self._data(encodings, *[test] * len(encodings))
-        found = predict(self.run.model, params, data, self.run.training.engine.mode)
+        found = predict(self._tried, params, data, self.run.training.engine.mode)
         losses = Loss().sums(found)
         if not np.isfinite(losses).all():
             raise Diverged("fine-tuning ended in numbers that are not finite", fix="try a tenth of the step size: --lr")

@@ -16,7 +16,7 @@ from manyheads.engines.client_data import ClientData
 from manyheads.engines.engine import Engine
 from manyheads.engines.workbench import model_of
 from manyheads.metrics import Metric, metrics_for
-from manyheads.models import Model
+from manyheads.models import Model, TriedModel
 from manyheads.monitors import Monitors
 from manyheads.run.loop import sample_cohort
 from manyheads.run.training import Training
@@ -24,10 +24,10 @@ from manyheads.run.training import Training
 __all__ = ["check"]
 
 
-def check(algorithm: Algorithm, model: Model, federation: Federation, training: Training) -> None:
-    """Refuse what cannot work before anything is written."""
+def check(algorithm: Algorithm, given: Model, federation: Federation, training: Training) -> TriedModel:
+    """The model, tried; refuses what cannot work before anything is written."""
     training.engine.resolved_device()
-    model.check(_few_samples(federation, model), federation.task, federation.outputs)
+    model = given.tried(_few_samples(federation, given), federation.task, federation.outputs)
     if training.engine.mode == "stacked" and (model.random or not model.stackable):
         why = model.unstackable or "draws random numbers (dropout)"
         raise UserError(
@@ -49,7 +49,10 @@ def check(algorithm: Algorithm, model: Model, federation: Federation, training: 
         raise UserError(
             "the federation has no validation samples", where="evaluate.split", fix="set some aside: --validation 0.2"
         )
-    server, initial = algorithm.init_server(model.params, len(federation)), training.client_state(algorithm, model)
+    server, initial = (
+        algorithm.init_server(model.params, len(federation)),
+        training.client_state(algorithm, model.params),
+    )
     model_of(algorithm, training.evaluate.kind(algorithm), server, initial)
     if training.evaluate.model == "finetuned" and training.finetune.scope == "none":
         raise UserError(
@@ -65,9 +68,10 @@ def check(algorithm: Algorithm, model: Model, federation: Federation, training: 
         raise UserError(
             "the federation has no new clients", where="evaluate.who", fix="keep some aside: --new-clients 0.2"
         )
+    return model
 
 
-def _check_travels(algorithm: Algorithm, model: Model, metrics: Sequence[Metric], engine: Engine) -> None:
+def _check_travels(algorithm: Algorithm, model: TriedModel, metrics: Sequence[Metric], engine: Engine) -> None:
     """Metrics reach workers by pickling; those that are not forked get everything so."""
     if engine.resolved_workers() == 1:
         return

@@ -19,7 +19,7 @@ from manyheads.engines.executor import Executor
 from manyheads.engines.jobs import ToEvaluate, evaluate_chunk
 from manyheads.engines.workbench import Members, Workbench
 from manyheads.metrics import Metric, Scores, metrics_for
-from manyheads.models import Model
+from manyheads.models import TriedModel
 from manyheads.run.protocol import Evaluate
 from manyheads.run.training import Training
 
@@ -31,7 +31,7 @@ class Evaluator:
     """Evaluates the clients of a run after a round, as the run's protocol says."""
 
     algorithm: Algorithm
-    model: Model
+    model: TriedModel
     federation: Federation
     training: Training
     store: PersonalStore

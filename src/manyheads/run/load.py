@@ -40,7 +40,7 @@ def load(
     if not rounds_on_disk(directory.checkpoints):
         raise UserError(f"{path} has no checkpoint yet", fix="let it run on with --resume")
     clients = config.facts.clients
-    store = PersonalStore(directory.store_path, training.client_state(algorithm, whole), clients, read_only=True)
+    store = PersonalStore(directory.store_path, training.client_state(algorithm, whole.params), clients, read_only=True)
     say = say or partial(warnings.warn, stacklevel=3)
     server, history = directory.restore(algorithm.init_server(whole.params, clients), store, say)
     told, newest = rounds_recorded(directory.history_path), rounds_on_disk(directory.checkpoints)[0]

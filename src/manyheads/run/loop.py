@@ -25,7 +25,7 @@ from manyheads.engines.chunks import chunked
 from manyheads.engines.executor import Executor
 from manyheads.engines.jobs import Broadcast, Chunk, train_chunk
 from manyheads.engines.workbench import Members, Workbench
-from manyheads.models import Model
+from manyheads.models import TriedModel
 from manyheads.monitors import Monitors
 from manyheads.run.directory import RunDirectory
 from manyheads.run.evaluation import Evaluator
@@ -57,7 +57,7 @@ class Loop:
     """The state of a run while it runs, and the step from one round to the next."""
 
     algorithm: Algorithm
-    model: Model
+    model: TriedModel
     federation: Federation
     training: Training
     directory: RunDirectory

@@ -115,7 +115,9 @@ class Run:
         evaluate = self.training.evaluate
         protocol = replace(evaluate, split=split, model="finetuned" if finetuned else evaluate.model, who="all")
         members, engine = Members.of(range(len(federation))), self.training.engine
-        bench = Workbench(self.algorithm, self.model, federation, engine.mode, engine.resolved_device(), Keep())
+        bench = Workbench(
+            self.algorithm, self.model.untried(), federation, engine.mode, engine.resolved_device(), Keep()
+        )
         round = Round(self.rounds, self.training.seed, len(federation), len(federation))
         what = protocol.evaluation(self.algorithm, self.training.finetune)
         return bench.predictions(round, what, self.server, members, self._store.read(members.rows))

@@ -93,7 +93,7 @@ def run_training(
     say: Say = lambda _: None,
 ) -> Run:
     """Run or resume with everything built. ``made`` tells how the data and the model were made."""
-    check(algorithm, model, federation, training)
+    tried = check(algorithm, model, federation, training)
     config = RunConfig.of(algorithm, federation, training, made)
     temporary = TemporaryDirectory(prefix="manyheads-") if out is None else None
     path = Path(temporary.name if temporary else str(out))
@@ -106,7 +106,7 @@ def run_training(
     try:
         directory.lock()
         directory.require_checkpoints()
-        store = PersonalStore(directory.store_path, training.client_state(algorithm, model), len(federation))
+        store = PersonalStore(directory.store_path, training.client_state(algorithm, model.params), len(federation))
         server = algorithm.init_server(model.params, len(federation))
         history = History(directory.history_path, of=directory.settings)
         if resume:
@@ -114,10 +114,10 @@ def run_training(
             _go_on(directory, history, config)
         directory.write_data(federation.encoding, federation.warnings)
         directory.write_trained(federation.training_hashes)
-        loop = Loop(algorithm, model, federation, training, directory, store, server, history, len(history))
+        loop = Loop(algorithm, tried, federation, training, directory, store, server, history, len(history))
         keep = Keep(local=training.evaluate.model == "local", each=algorithm.reads_each or bool(training.monitor))
         engine = training.engine
-        bench = Workbench(algorithm, model, federation, engine.mode, engine.resolved_device(), keep)
+        bench = Workbench(algorithm, tried, federation, engine.mode, engine.resolved_device(), keep)
         with at_work(bench, engine) as executor:
             loop.run(executor, on_round or (lambda _: None))
     finally:

@@ -10,9 +10,8 @@ from manyheads.core.contract import Algorithm
 from manyheads.core.optim import FineTune
 from manyheads.core.rounds import LOCAL
 from manyheads.core.settings import settings
-from manyheads.core.trees import State
+from manyheads.core.trees import Params, State
 from manyheads.engines.engine import Engine
-from manyheads.models import Model
 from manyheads.run.protocol import Evaluate
 
 __all__ = ["Training"]
@@ -43,7 +42,7 @@ class Training:
     engine: Engine = Engine()
     """who does the work"""
 
-    def client_state(self, algorithm: Algorithm, model: Model) -> State:
+    def client_state(self, algorithm: Algorithm, params: Params) -> State:
         """What is kept of a client at first: its state, and its last local model if the protocol is about that."""
-        kept = State(**{LOCAL: model.params.all}) if self.evaluate.model == "local" else State()
-        return algorithm.init_client(model.params) | kept
+        kept = State(**{LOCAL: params.all}) if self.evaluate.model == "local" else State()
+        return algorithm.init_client(params) | kept

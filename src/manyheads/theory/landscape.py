@@ -35,11 +35,10 @@ class Landscape:
     """
 
     def __init__(self, model: Model, federation: Federation, seed: int = 0) -> None:
-        self.model = model
         self._like = model.params.all
         leaf = next(iter(self._like.values()))
         self.data = ClientData.of(federation.train, federation.task, leaf, federation.scaling)
-        model.check(self.data.x[:2], federation.task, federation.outputs)
+        self.model = model.tried(self.data.x[:2], federation.task, federation.outputs)
         self.seed = seed
         self.cohort = self.cohort_at(1)
         self.whole = self.cohort.draw(0)

@@ -41,7 +41,7 @@ def fresh_rounds(
         clients = sample_cohort(training, n, index, algorithm.everyone(index))
         data = _draw(truth, clients, samples, noise, generator(seed, Purpose.BATCHES, index))
         round = Round(index, seed, n, len(clients))
-        trainees = LocalCohort(model, data, clients, round)
+        trainees = LocalCohort(model.untried(), data, clients, round)
         done = client_round(algorithm, trainees, algorithm.download(server, round), _rows(personal, clients))
         server = server_round(algorithm, server, [done.reply], round).server
         for kept, new in zip(personal.flat.values(), done.kept.flat.values(), strict=True):

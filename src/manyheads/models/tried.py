@@ -1,0 +1,55 @@
+"""A model as the engines run it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from manyheads.core.trees import Params
+from manyheads.models.net import Net
+
+__all__ = ["TriedModel"]
+
+
+@dataclass(frozen=True, eq=False)
+class TriedModel:
+    """The parts of a model, and how it may be run; made by :meth:`Model.tried`."""
+
+    module: nn.Module
+    net: Net
+    params: Params
+    statistics: frozenset[str]
+    """names of running statistics among the parameters"""
+    norm: str | None
+    """what becomes of running statistics, if there are any"""
+    smallest_batch: int
+    """samples that a batch must have"""
+    random: bool
+    """a pass in training draws random numbers"""
+    mixes: bool
+    """in training, the output for a sample depends on the others of its batch"""
+    unstackable: str
+    """why several clients' models cannot be computed at once; empty if they can"""
+    head_net: Net | None
+    """the head alone, if the model's output is the head applied to features"""
+
+    @property
+    def stackable(self) -> bool:
+        """Several clients' models can be computed at once."""
+        return not self.unstackable
+
+    @torch.no_grad()
+    def features(self, body: Mapping[str, Tensor], x: Tensor) -> Tensor:
+        """The input of the head, with this body."""
+        assert self.head_net is not None
+        seen: list[Tensor] = []
+        hook = self.head_net.module.register_forward_pre_hook(lambda _m, args: seen.append(args[0]))
+        try:
+            self.net.bind(body)
+            self.net(x)
+        finally:
+            hook.remove()
+        return seen[0].detach()
