@@ -18,7 +18,6 @@ from torch import Tensor
 from manyheads.core.optim import SGD
 from manyheads.core.tasks import Task
 from manyheads.engines.activations import activations_of
-from manyheads.engines.client_data import take
 from manyheads.engines.descent import Pull
 from manyheads.engines.layers import Dual, Layer, Start, Steps, layer_for
 from manyheads.models.chain import Chain
@@ -64,7 +63,7 @@ def descend(
             stacked = active
         width = max(len(plan[time]) for plan in steps.plans[:active])
         rows, weight, labels = (v[time, :active, :width] for v in (rows_TCB, steps.weight_TCB, steps.labels_TCB))
-        h = rows if isinstance(first, Dual) else take(x, rows)
+        h = rows if isinstance(first, Dual) else x[rows]
         outputs = []
         for activation, layer in zip(activations, layers, strict=True):
             h = layer.forward(h)

@@ -54,19 +54,16 @@ class Descent:
             terms = zip(grads, self.mu, self.params, self.anchor, strict=True)
             grads = [g + m * (p - a) for g, m, p, a in terms]
         if self.correction:
-            grads = list(torch._foreach_add(grads, self.correction))
+            grads = [g + c for g, c in zip(grads, self.correction, strict=True)]
         if self.opt.weight_decay:
             pulled = bool(self.anchor or self.correction)
             decay = [d if g is not None or pulled else 0.0 for d, g in zip(self.decay, found, strict=True)]
             grads = [g + d * p if d else g for g, d, p in zip(grads, decay, self.params, strict=True)]
-        if self.velocity:
-            torch._foreach_mul_(self.velocity, self.opt.momentum)
-            torch._foreach_add_(self.velocity, grads)
-            grads = self.velocity
-        torch._foreach_add_(self.params, grads, alpha=-self.opt.lr)
+        for place, direction in enumerate(grads):
+            self.move(place, direction)
 
     def move(self, place: int, grad: Tensor) -> None:
-        """Move one parameter, whose gradient this is. Only if :attr:`unmodified`."""
+        """Move one parameter in this direction, without pull, correction and decay."""
         if self.velocity:
             grad = self.velocity[place].mul_(self.opt.momentum).add_(grad)
         self.params[place].add_(grad, alpha=-self.opt.lr)

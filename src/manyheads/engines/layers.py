@@ -15,7 +15,6 @@ from torch import Tensor
 
 from manyheads.core.optim import SGD
 from manyheads.core.tasks import Task
-from manyheads.engines.client_data import take
 from manyheads.engines.descent import Descent, Pull
 
 __all__ = ["Direct", "Dual", "Layer", "Start", "Steps", "Trail", "layer_for", "product"]
@@ -120,7 +119,7 @@ class Dual:
     def __init__(self, start: Start, opt: SGD, steps: Steps) -> None:
         own = np.arange(int(steps.sizes.max()))
         rows_CN = steps.starts[:, None] + np.where(own < steps.sizes[:, None], own, 0)
-        self._x = take(steps.x, torch.from_numpy(rows_CN).to(steps.x.device)).flatten(2)
+        self._x = steps.x[torch.from_numpy(rows_CN).to(steps.x.device)].flatten(2)
         self._start, self._opt = start, opt
         self._bias = start.copied("bias", start.bias)
         self._descent = Descent(opt, {"bias": start.into["bias"]} if "bias" in start.into else {})
@@ -137,7 +136,7 @@ class Dual:
 
     def forward(self, h: Tensor) -> Tensor:
         self._rows = h
-        out = take(self._outputs, h).baddbmm_(take(self._gram, h), self._a, alpha=-1)
+        out = self._outputs[h].baddbmm_(self._gram[h], self._a, alpha=-1)
         return out if self._bias is None else out.add_(self._bias.unsqueeze(-2))
 
     def down(self, slope: Tensor) -> Tensor:
