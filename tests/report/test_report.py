@@ -415,3 +415,9 @@ def test_a_method_looks_the_same_in_whatever_company():
     assert looks(["fedrep"])["fedrep"] == looks(["local", "my-own", "fedrep", "fedavg"])["fedrep"]
     strangers = looks(["fedavg", "mine", "yours", "fedrep"])
     assert len(set(strangers.values())) == 4
+
+
+def test_variants_of_a_method_have_its_colour_and_strokes_of_their_own():
+    found = looks(["fedavg", "fedrep", "fedrep(head_epochs=2)", "fedrep(head_epochs=3)", "fedrep(head_epochs=3)+ft"])
+    assert len(set(found.values())) == 5
+    assert len({look.colour for name, look in found.items() if name.startswith("fedrep")}) == 1

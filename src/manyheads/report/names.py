@@ -21,6 +21,9 @@ SOLID, DOTTED, DASHED = (), (8, 3, 2, 3), (10, 5)
 TUNED_STROKES = {SOLID: (5, 3), DOTTED: (2, 2), DASHED: (1, 4)}
 """what a stroke becomes when the method's models are fine-tuned"""
 
+VARIANTS = ((14, 4), (4, 4), (12, 3, 3, 3, 3, 3), (14, 3, 4, 3))
+"""strokes of one method's variants"""
+
 _METHODS: dict[str, tuple[str, str, tuple[int, ...]]] = {
     ALONE: ("Training alone", GREY, DASHED),
     "fedavg": ("FedAvg", BLUE, SOLID),
@@ -60,18 +63,26 @@ def display(name: str) -> str:
 
 
 def looks(names: Iterable[str]) -> dict[str, Look]:
-    """Of each method; methods that are not ours, and variants, get what ours leave free, then what is there."""
+    """Of each method. A variant has its method's colour; methods that are not ours get what ours leave free, then what is there."""
     names = list(names)
-    used = {_METHODS[b][1:] for n in names if (b := n.removesuffix(TUNED)) in _METHODS}
+    bases = list(dict.fromkeys(name.removesuffix(TUNED) for name in names))
+    used = {_METHODS[base][1:] for base in bases if base in _METHODS}
     free = sorted(
         product((BLUE, GREEN, RED, PURPLE, ORANGE, SKY, BROWN), (SOLID, DOTTED)), key=lambda look: look in used
     )
-    strangers = list(dict.fromkeys(b for n in names if (b := n.removesuffix(TUNED)) not in _METHODS))
+    strangers = [base for base in bases if base.partition("(")[0] not in _METHODS]
     found = {}
     for name in names:
         base = name.removesuffix(TUNED)
-        colour, stroke = _METHODS[base][1:] if base in _METHODS else free[strangers.index(base) % len(free)]
-        found[name] = Look(colour, stroke if base == name else TUNED_STROKES[stroke])
+        algorithm = base.partition("(")[0]
+        if base in _METHODS:
+            colour, stroke = _METHODS[base][1:]
+        elif algorithm in _METHODS:
+            variants = [other for other in bases if other.startswith(f"{algorithm}(")]
+            colour, stroke = _METHODS[algorithm][1], VARIANTS[variants.index(base) % len(VARIANTS)]
+        else:
+            colour, stroke = free[strangers.index(base) % len(free)]
+        found[name] = Look(colour, stroke if base == name else TUNED_STROKES.get(stroke, (2, 3)))
     return found
 
 
