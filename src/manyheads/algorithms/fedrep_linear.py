@@ -46,7 +46,7 @@ class FedRepLinear(Algorithm):
     eta: Rate = 0.1
     batch: BatchSize = 0
     start: Literal["moments", "given"] = "moments"
-    """where B begins: the method of moments, or the model as given"""
+    """initial B: by the method of moments, or as in the given model"""
     head_steps: Annotated[int, Field(ge=0)] = 0
     """gradient steps on the head; 0: exact least squares"""
     head_lr: Rate = 0.1

@@ -1,4 +1,4 @@
-"""What is typed where a name is wanted: a name, or ``package.module:Name``, which is imported. Files import nothing."""
+"""Names on the command line: registered ones, or ``package.module:Name``, which is imported. Files import nothing."""
 
 from __future__ import annotations
 

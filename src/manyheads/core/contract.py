@@ -1,4 +1,4 @@
-"""The contract between an algorithm and whoever runs it.
+"""The interface between an algorithm and the engine that runs it.
 
 An algorithm says what is shared, how a client trains locally, and how the server merges. It is a frozen dataclass whose
 fields are its hyperparameters; its methods are pure functions of states. Who runs the clients, how many at a time and
@@ -42,12 +42,12 @@ __all__ = [
 ]
 
 ModelKind = Literal["global", "personal", "local"]
-"""global: the one for everybody; personal: the client's own; local: the client's after its last local update"""
+"""global: the server's; personal: the one a client predicts with; local: the client's after its last local update"""
 
 
 @dataclass(frozen=True)
 class Round:
-    """What everybody knows about a round."""
+    """What server and clients both know about a round."""
 
     index: int
     """1 for the first round"""
@@ -58,11 +58,11 @@ class Round:
     """clients in this round, the papers' rn or |S|"""
 
     def uniform(self, later: int = 0) -> float:
-        """A number in [0, 1) that server and clients draw alike; ``later`` tells that of a coming or past round."""
+        """A random number in [0, 1), the same at server and clients; that of the round ``later`` rounds after this one."""
         return float(generator(self.seed, Purpose.COIN, self.index + later).random())
 
     def coin(self, probability: float, later: int = 0) -> bool:
-        """A coin that server and clients throw alike."""
+        """A coin toss with the same outcome at the server and all clients."""
         return self.uniform(later) < probability
 
 
@@ -74,7 +74,7 @@ class Cohort(Protocol):
 
     @property
     def addresses(self) -> Sequence[int]:
-        """Which clients of the federation these are: what their random draws, and the server, know them by."""
+        """The numbers of these clients in the federation, by which the server and their random draws identify them."""
 
     @property
     def samples(self) -> Tensor:
@@ -99,7 +99,7 @@ class Cohort(Protocol):
         prox: tuple[float | Tensor, Tree] | None = None,
         correction: Tree | None = None,
     ) -> Tree:
-        """Train ``part`` of the model on each client's data, the rest of the model (``given``) staying as it is.
+        """Train ``part`` of the model on each client's data, the rest of the model (``given``) frozen.
 
         ``epochs`` passes over the client's data, or ``steps`` steps if that is not 0, with batches of ``batch``
         samples (0: all of them). ``prox=(mu, anchor)`` adds ``mu (w - anchor)`` to every gradient, ``correction`` adds
@@ -107,7 +107,7 @@ class Cohort(Protocol):
         """
 
     def steps(self, *, batch: int, epochs: int = 0, steps: int = 0) -> Tensor:
-        """How many local steps each client makes of such an amount of work, [C]."""
+        """How many local steps each client makes for these epochs or steps, [C]."""
 
     def scan(
         self,
@@ -119,7 +119,7 @@ class Cohort(Protocol):
         steps: int = 0,
         independent: bool = True,
     ) -> State:
-        """Local steps of another kind than :meth:`sgd`: ``state = step(state, *batches)``, again and again.
+        """Custom local steps: ``state = step(state, *batches)``, repeated.
 
         Each step gets one batch of each of the sizes in ``batches``, for :meth:`gradient` and :meth:`hvp`: drawn afresh
         from all samples, or in shuffled passes over them if not ``independent``. All of ``state`` carries the client dimension, and what differs between clients must be in it: the
@@ -156,7 +156,7 @@ Step = Callable[..., State]
 
 
 class Update(NamedTuple):
-    """What local training gives: what travels, what stays, and the model the client had at its end."""
+    """The result of local training: what travels, what stays, and the client's model at the end."""
 
     upload: State
     client: State = State()
@@ -190,11 +190,11 @@ class Algorithm:
         raise NotImplementedError
 
     def init_client(self, params: Params) -> State:
-        """What a client holds before its first round."""
+        """A client's state before its first round."""
         return State()
 
     def newcomer(self, params: Params, server: State) -> State:
-        """What a client holds that was never part of the training."""
+        """The state of a client that took no part in the training."""
         return self.init_client(params)
 
     def download(self, server: State, round: Round) -> State:
@@ -202,7 +202,7 @@ class Algorithm:
         return server
 
     def download_each(self, server: State, clients: Sequence[int], round: Round) -> State:
-        """What travels to each of these clients for itself, with a leading client dimension."""
+        """What travels to each of these clients individually, with a leading client dimension."""
         return State()
 
     def expects(self, server: State, round: Round) -> State:
@@ -218,15 +218,15 @@ class Algorithm:
         return uploads.mean()
 
     def global_model(self, server: State) -> Tree | None:
-        """The one model for everybody, if the method has one."""
+        """The global model, if the method has one."""
         return None
 
     def personal_model(self, server: State, client: State) -> Tree | None:
-        """The model a client predicts with, if the method gives each its own."""
+        """The model a client predicts with, if the method has personal models."""
         return None
 
     def adaptation(self) -> FineTune:
-        """What a client does to its personal model at test time, if the method says so."""
+        """How a client adapts its personal model at test time, if the method does so."""
         return FineTune()
 
     def step_sizes(self, lr: float, population: int) -> dict[str, float]:

@@ -24,7 +24,7 @@ class SGD:
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.5
     """momentum within one local update"""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
-    """pull of the weights to zero; biases are left alone"""
+    """weight decay; not applied to biases"""
 
 
 @settings
@@ -36,7 +36,7 @@ class TorchOptimizer:
     lr: Annotated[float, Field(gt=0)] = 0.001
     """step size"""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
-    """pull of the weights to zero"""
+    """weight decay"""
 
 
 @settings
@@ -58,7 +58,7 @@ class FineTune:
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.5
     """momentum, of sgd"""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
-    """pull of the weights to zero"""
+    """weight decay"""
 
     @property
     def opt(self) -> SGD | TorchOptimizer:
