@@ -3,7 +3,7 @@
 The constants of ``src/manyheads/engines/ways.py`` stand beside what is measured here: the size of a model from which on
 stacking its clients no longer pays, the number of clients in a stack that is fastest, and the work from which on a second
 worker pays. Ways take turns, on one thread; processor time counts, except for workers, where seconds do. Ratios are those of
-a turn, with quartiles. Writes results/costs.json.
+a turn, with quartiles. Writes benchmarks/results/costs.json.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from manyheads.engines.cohort import LocalCohort
 from manyheads.engines.executor import one_thread
 from manyheads.models import TriedModel
 
-RESULT = Path(__file__).parent.parent / "results" / "costs.json"
+RESULT = Path(__file__).parent / "results" / "costs.json"
 CLIENTS, SAMPLES, INPUTS = 8, 30, 100
 OPT = SGD(lr=0.01, momentum=0.5)
 

@@ -3,7 +3,7 @@
 Each form is switched off, and nothing else, by a patch of the library. All variants of a workload share one run on one
 thread and take turns round by round, so that what else happens on the machine hits all alike; the processor time of a
 round counts. The ratio is without the form over with it, in the same turn. A form that gains less than a fifth on every
-workload does not stay. Writes results/forms.json.
+workload does not stay. Writes benchmarks/results/forms.json.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from workloads import WORKLOADS, Workload, classified
 from manyheads import FedAvg, Model
 from manyheads.core.machine import machine_facts
 from manyheads.core.randomness import Purpose, torch_seeded
+from manyheads.core.tasks import Task
 from manyheads.core.trees import Tree
-from manyheads.engines import chain, client_data, cohort, derivatives, layers
-from manyheads.engines.client_data import ClientBatch
+from manyheads.engines import chain, client_data, derivatives, layers, looped
 from manyheads.engines.cohort import LocalCohort
 from manyheads.engines.descent import Descent
 from manyheads.models import Net
 
-RESULT = Path(__file__).parent.parent / "results" / "forms.json"
+RESULT = Path(__file__).parent / "results" / "forms.json"
 WORTH_IT = 1.2
 CHAINS = ("mlp-fedavg", "mlp-fedrep", "relu-wide", "relu-deep")
 DERIVATIVES = ("perfedavg-exact", "perfedavg-fo")
@@ -93,33 +93,19 @@ def one_by_one(h: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
     return out if bias is None else out.add_(bias.unsqueeze(-2))
 
 
-def by_autograd(task: str, labels: Tensor, weight: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
+def by_autograd(task: Task, labels: Tensor, weight: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
     """The loss and its gradient with respect to the outputs."""
     with torch.enable_grad():
         leaf = out.detach().requires_grad_()
-        each = cohort.losses(task, leaf.flatten(0, 1), labels.flatten(0, 1)).view(weight.shape)
+        each = task.losses(leaf.flatten(0, 1), labels.flatten(0, 1)).view(weight.shape)
         loss = (each * weight).sum(dim=1)
         (slope,) = torch.autograd.grad(loss.sum(), leaf)
     return loss.detach(), slope
 
 
-def one_at_a_time(self: Descent, found: Any) -> None:
-    """A step, parameter by parameter."""
-    with torch.no_grad():
-        for place, grad in enumerate(found):
-            self.move(place, torch.zeros_like(self.params[place]) if grad is None else grad)
-
-
 def by_vmap(self: Net, params: Any, x: Tensor) -> Tensor:
     own = {k.removeprefix(self.prefix): v for k, v in params.items()}
     return vmap(lambda p, v: functional_call(self.module, p, (v,)))(own, x)
-
-
-def gathered(self: ClientBatch) -> Tensor:
-    x = client_data.take(self.data.x, self.rows)
-    if self.crops is None:
-        return x
-    return client_data.crop_flip(x.flatten(0, 1), self.crops.flatten(0, 1)).view(x.shape)
 
 
 FORMS = (
@@ -167,33 +153,15 @@ FORMS = (
         (*CHAINS, *DERIVATIVES),
     ),
     Form(
-        "take",
-        "rows of samples by `index_select`, instead of `x[rows]`",
-        lambda: replaced(lambda x, rows: x[rows], (chain, "take"), (layers, "take"), (client_data, "take")),
-        (*CHAINS, *DERIVATIVES, "linear-40", "linear-1000"),
-    ),
-    Form(
-        "in place",
-        "a batch of all samples is not copied",
-        lambda: replaced(property(gathered), (ClientBatch, "x")),
-        ("linear-40", "linear-1000"),
-    ),
-    Form(
         "multiples",
         "a multiple of a tree is added in one pass",
         lambda: replaced(lambda t, s: t.map(lambda v: v * s), (Tree, "__mul__"), (Tree, "__rmul__")),
         (*DERIVATIVES, "linear-40", "linear-1000"),
     ),
     Form(
-        "foreach",
-        "all parameters in one call of the optimizer",
-        lambda: replaced(one_at_a_time, (Descent, "step")),
-        (*IMAGES, "lstm-fedavg"),
-    ),
-    Form(
         "channels last",
         "images and the weights of convolutions with their channels last",
-        lambda: replaced(lambda v: v, (cohort, "channels_last"), (client_data, "channels_last")),
+        lambda: replaced(lambda v: v, (looped, "channels_last"), (client_data, "channels_last")),
         IMAGES,
     ),
     Form(
@@ -215,6 +183,13 @@ FORMS = (
         ("evaluate-1000", "gelu-fedavg"),
     ),
 )
+
+REMOVED = {
+    "take": "rows of samples by `index_select`, instead of `x[rows]`",
+    "in place": "a batch of all samples is not copied",
+    "foreach": "all parameters in one call of the optimizer (`torch._foreach_add_`)",
+}
+"""forms that were measured and are gone; what was measured stays in the results"""
 
 
 # -- timing ---------------------------------------------------------------------------------------------------------------
@@ -301,10 +276,12 @@ def main() -> None:
         if not forms:
             continue
         turns = timed(SHORT[name], forms, options.turns)
+        before = rows.get(name, {}).get("without", {})
         rows[name] = {
             "words": SHORT[name].words,
             "seconds": [turn[""] for turn in turns],
-            "without": {form.name: ratios(turns, form.name) for form in forms},
+            "without": {gone: before[gone] for gone in REMOVED if gone in before}
+            | {form.name: ratios(turns, form.name) for form in forms},
             "load": os.getloadavg()[0],
         }
         for form in forms:
@@ -316,7 +293,9 @@ def main() -> None:
 def save(rows: dict[str, Any]) -> None:
     ordered = {name: rows[name] for name in SHORT if name in rows}
     words = {form.name: form.words for form in FORMS}
-    RESULT.write_text(json.dumps({"rows": ordered, "forms": words, "machine": machine_facts()}, indent=1) + "\n")
+    RESULT.write_text(
+        json.dumps({"rows": ordered, "forms": words, "removed": REMOVED, "machine": machine_facts()}, indent=1) + "\n"
+    )
 
 
 if __name__ == "__main__":

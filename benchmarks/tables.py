@@ -110,6 +110,41 @@ def startup(result: dict[str, Any]) -> str:
     return table(["processor seconds", *sources], rows)
 
 
+def quartiles(values: list[float]) -> str:
+    low, middle, high = statistics.quantiles(values, n=4)
+    return f"{middle:.2f} ({low:.2f} to {high:.2f})"
+
+
+def forms(result: dict[str, Any]) -> str:
+    rows = []
+    for name, words in (result["forms"] | result["removed"]).items():
+        measured = {w: row["without"][name] for w, row in result["rows"].items() if name in row["without"]}
+        best = max((statistics.median(v) for v in measured.values()), default=0)
+        state = "removed" if name in result["removed"] else "stays" if best >= 1.2 else "below a fifth"
+        told = "; ".join(f"`{workload}` {quartiles(values)}" for workload, values in measured.items())
+        rows.append([words, told, state])
+    return table(["form", "processor time without it, over that with it", ""], rows)
+
+
+def costs(result: dict[str, Any]) -> str:
+    rows = [
+        [
+            f"`{name}`",
+            f"{facts['used']:,}",
+            "" if facts["crossing"] is None else f"{facts['crossing']:,.0f}",
+            told(result, name),
+        ]
+        for name, facts in result["constants"].items()
+    ]
+    return table(["constant", "used", "where the ratio is 1", "ratios measured"], rows)
+
+
+def told(result: dict[str, Any], name: str) -> str:
+    return "; ".join(
+        f"{row.get('parameters', row.get('work')):,}: {quartiles(row['ratios'])}" for row in result["rows"][name]
+    )
+
+
 def main() -> None:
     page = PAGE.read_text(encoding="utf-8")
     tables = {
@@ -119,6 +154,8 @@ def main() -> None:
         "scaling": ("scaling", scaling),
         "population": ("population", population),
         "startup": ("startup", startup),
+        "forms": ("forms", forms),
+        "costs": ("costs", costs),
     }
     for name, (source, make) in tables.items():
         result = json.loads((HERE / "results" / f"{source}.json").read_text(encoding="utf-8"))
