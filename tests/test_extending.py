@@ -48,7 +48,7 @@ class Place:
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("elsewhere")
-    assert len(write_files(PAGE, folder)) == 5
+    assert len(write_files(PAGE, folder)) == 6
     found = Place(folder)
     found("run", *OWN, *WATCHED, "--rounds", 3, "--workers", 1, "--out", "own")
     return found
@@ -143,3 +143,19 @@ def test_its_entry_points_make_names_known(place, tmp_path):
     assert facts["metrics"]["balanced_accuracy"] > 0.4
     again = elsewhere("run", "--resume", "--out", out, "--rounds", 3, "--json", path=str(tmp_path))
     assert json.loads(again)["rounds"] == 3
+
+
+def test_the_task_is_trained(place):
+    program = """
+import my_task, numpy as np, manyheads as mh
+from torch import nn
+rng = np.random.default_rng(0)
+clients = [(x, rng.poisson(np.exp(x[:, 0]))) for x in rng.normal(size=(3, 40, 2)).astype("float32")]
+federation = mh.Federation.from_clients(clients, task="poisson")
+run = mh.simulate(mh.FedAvg(), nn.Linear(2, 1), federation, rounds=5)
+losses = [value for _, value in run.history.column("loss")]
+assert losses[-1] < losses[0]
+print(run.protocol)
+"""
+    done = place.python("-c", program)
+    assert done.stdout.strip().endswith("loss: Poisson loss"), done.stderr

@@ -316,7 +316,7 @@ def test_a_loss_of_1_is_that_of_always_predicting_the_mean(tmp_path):
     still = FedAvg(sgd=SGD(lr=1e-12), batch=0)
     run = simulate(still, Model(nothing, head="0"), federation, rounds=1, evaluate=Evaluate(weight="sample"))
     assert run.loss == pytest.approx(1, abs=1e-5)
-    assert run.outcomes(federation, "test").loss.mean() == pytest.approx(1, abs=1e-5)
+    assert run.predictions(federation).losses.mean() == pytest.approx(1, abs=1e-5)
     per_client = run.history[-1]["evaluation"]["per_client"]["loss"]
     assert run.history[-1]["train_loss"] == pytest.approx(np.mean(per_client), abs=1e-5)
     assert run.protocol == run.history[-1]["evaluation"]["protocol"]

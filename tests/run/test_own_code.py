@@ -66,8 +66,7 @@ def test_a_module_predicts_as_the_run_did(name):
     algorithm, model, data = MADE[name]
     federation = data()
     run = simulate(algorithm, model(), federation, rounds=2)
-    found = run.outcomes(federation, "test")
-    starts = np.concatenate([[0], np.cumsum(found.sizes)])
+    found = run.predictions(federation)
     like = next(iter(run.model.params.all.values()))
     for client in range(len(federation)):
         module = run.client_module(client)
@@ -77,7 +76,7 @@ def test_a_module_predicts_as_the_run_did(name):
             continue
         with torch.no_grad():
             out = module(samples.x)
-        losses = found.loss[starts[client] : starts[client + 1]]
+        losses = found.client(client).losses
         if federation.task == "classification":
             wanted = functional.cross_entropy(out, samples.y, reduction="none")
         else:

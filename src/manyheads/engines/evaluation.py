@@ -4,34 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from manyheads.core.tasks import Task
 from manyheads.core.trees import Tree
 from manyheads.engines.client_data import ClientData, slices
 from manyheads.engines.ways import STACK_BELOW, Mode
-from manyheads.metrics import Accuracy, Predictions
+from manyheads.metrics import Predictions
 from manyheads.models import Net, TriedModel
 
-__all__ = ["Outcomes", "predict"]
-
-
-class Outcomes(NamedTuple):
-    """Of every sample, client after client: its loss as the task reports it, and whether it was classified right (0 in a task without classes)."""
-
-    loss: np.ndarray
-    correct: np.ndarray
-    sizes: np.ndarray
-    """samples of each client"""
-
-    @classmethod
-    def of(cls, predictions: Predictions, task: Task) -> Outcomes:
-        right = Accuracy().each(predictions) if task.classes else np.zeros_like(predictions.losses)
-        return cls(predictions.losses, right, predictions.sizes)
+__all__ = ["predict"]
 
 
 @torch.no_grad()

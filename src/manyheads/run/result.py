@@ -14,10 +14,8 @@ from manyheads.core.contract import Algorithm, ModelKind, Round
 from manyheads.core.errors import UserError
 from manyheads.core.history import History, metrics_of
 from manyheads.core.store import PersonalStore
-from manyheads.core.tasks import task_named
 from manyheads.core.trees import State, Tree
 from manyheads.data import Encoding, Federation
-from manyheads.engines.evaluation import Outcomes
 from manyheads.engines.workbench import Keep, Members, Workbench, model_of
 from manyheads.metrics import Predictions
 from manyheads.models import Model
@@ -121,12 +119,6 @@ class Run:
         round = Round(self.rounds, self.training.seed, len(federation), len(federation))
         what = protocol.evaluation(self.algorithm, self.training.finetune)
         return bench.predictions(round, what, self.server, members, self._store.read(members.rows))
-
-    def outcomes(
-        self, federation: Federation, split: Literal["test", "validation"], finetuned: bool = False
-    ) -> Outcomes:
-        """The loss of every sample, and whether it was classified right; see :meth:`predictions`."""
-        return Outcomes.of(self.predictions(federation, split, finetuned), task_named(federation.task))
 
     def save(self, folder: str | Path) -> Path:
         """Copy the run to a folder that :func:`manyheads.load` reads."""
