@@ -20,15 +20,18 @@ from manyheads.core.errors import Damaged, Diverged, UserError
 from manyheads.core.files import content
 from manyheads.core.optim import FineTune
 from manyheads.core.sealed import read_json, write_json
+from manyheads.core.tasks import TASKS
 from manyheads.data import Federation
 from manyheads.engines.executor import working
 from manyheads.experiments.methods import Method
 from manyheads.experiments.trials import Trial
 from manyheads.metrics import Metric, SampleMetric
 from manyheads.models import Model
+from manyheads.monitors import MONITORS
 from manyheads.run import Training, load, run_training
 from manyheads.run.config_file import RUN, RunConfig, read_run_config
 from manyheads.run.directory import RunDirectory
+from manyheads.run.kinds import register
 from manyheads.run.rounds import RoundFacts
 
 __all__ = ["Progress", "Split", "Study", "Validated", "at_work", "judge_trial", "train_trial"]
@@ -236,7 +239,8 @@ def at_work(
     are done once. ``say`` is told what was damaged and is done again.
     """
     method = study.training.engine.resolved_start_method()
-    with working(workers, method, study, _itself, (study,)) as executor:
+    named = [TASKS.find(study.federation.task), *(MONITORS.find(name) for name in study.training.monitor)]
+    with working(workers, method, study, _itself, (study, named)) as executor:
         begun: list[Trial] = []
 
         def do(job: Job, trials: Sequence[Trial]) -> None:
@@ -261,7 +265,10 @@ def judge_trial(study: Study, common: None, trial: Trial) -> list[str]:
     return study.judge(trial)
 
 
-def _itself(study: Study) -> Study:
+def _itself(study: Study, named: Sequence[type[Any]]) -> Study:
+    """The study, in a process that knows what it names: things of the user's own too."""
+    for cls in named:
+        register(cls)
     return study
 
 
