@@ -77,16 +77,6 @@ def without_layer(kind: str) -> AbstractContextManager[Any]:
     return replaced(lambda *a, **k: {form: w for form, w in work(*a, **k).items() if form != kind}, (layers, "work"))
 
 
-def untransposed() -> AbstractContextManager[Any]:
-    begin = layers.Trail.__init__
-
-    def made(self: Any, start: Any, *rest: Any) -> None:
-        with mock.patch.object(Tensor, "contiguous", lambda v: v):
-            begin(self, start, *rest)
-
-    return replaced(made, (layers.Trail, "__init__"))
-
-
 def one_by_one(h: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
     """A product of each client, be the matrix the same or not."""
     out = torch.bmm(h, right.expand(len(h), *right.shape[-2:]))
@@ -133,7 +123,6 @@ FORMS = (
         lambda: without_layer("dual"),
         ("mlp-fedrep",),
     ),
-    Form("transposed", "the trail's first weight kept transposed", untransposed, ("mlp-fedavg",)),
     Form(
         "product",
         "the gradient is added to the weight by the product that makes it, never formed",
@@ -185,6 +174,7 @@ FORMS = (
 )
 
 REMOVED = {
+    "transposed": "the trail's first weight kept transposed",
     "take": "rows of samples by `index_select`, instead of `x[rows]`",
     "in place": "a batch of all samples is not copied",
     "foreach": "all parameters in one call of the optimizer (`torch._foreach_add_`)",

@@ -1,7 +1,7 @@
 """Gradients and Hessian-vector products of plain chains of linear layers, for a stack of clients, without autograd.
 
-Along a vector V, every quantity q of the passes has a rate of change Rq; those of the gradient are the product of the
-Hessian with V (Pearlmutter 1994). Of the rates, what is zero is None.
+Rq is the derivative of a quantity q when the parameters move along a vector V; that of the gradient is the product of the
+Hessian with V (Pearlmutter 1994). A derivative that is zero is None.
 
 Shapes: C clients, B samples of a batch, I inputs and O outputs of a layer.
 """

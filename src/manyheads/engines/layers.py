@@ -1,4 +1,4 @@
-"""A linear layer on its way down: three forms of the same steps of SGD, of which the one with the least work is taken.
+"""A linear layer under SGD, in three forms: the same steps with different work, of which the least is chosen.
 
 Shapes: C clients, B samples of a batch, T steps, N samples of a client, I inputs and O outputs of the layer.
 """
@@ -42,7 +42,7 @@ class Steps:
 
 @dataclass(frozen=True)
 class Start:
-    """A layer's weight and bias before the first step, and the memory in which the trained ones are wanted."""
+    """A layer's weight and bias before the first step, and the memory for the trained ones."""
 
     weight: Tensor
     """[C, O, I], or [O, I] if it is the same for all clients"""
@@ -52,11 +52,11 @@ class Start:
     """``weight``, ``bias`` or both, those that are trained, each with the client dimension"""
 
     def copied(self, kind: str, value: Value) -> Value:
-        """What is trained, in the memory where it is wanted; what is not, as it is."""
+        """A copy in the memory for trained values, if it is trained; otherwise the value itself."""
         return self.into[kind].copy_(value) if kind in self.into and value is not None else value
 
     def settle(self, clients: slice, a: Tensor, x: Tensor) -> None:
-        """Put ``W_0 - A^T X`` where the trained weight is wanted."""
+        """Write the trained weight, ``W_0 - A^T X``, to its memory."""
         start = self.weight[clients] if self.weight.ndim == 3 else self.weight
         torch.baddbmm(start, a.transpose(1, 2), x, alpha=-1, out=self.into["weight"][clients])
 
@@ -78,7 +78,7 @@ class Layer(Protocol):
 
 
 class Direct:
-    """The weights themselves. A step adds the product that is their gradient, which is not formed if nothing else is."""
+    """The weights themselves. In plain SGD the gradient is added by the product that makes it, without being stored."""
 
     def __init__(self, start: Start, descent: Descent) -> None:
         self._trained, self._descent = list(start.into), descent
@@ -110,7 +110,7 @@ class Direct:
 
 
 class Dual:
-    """The first layer by what it does to a client's own samples.
+    """The first layer, by coefficients of the client's own samples.
 
     All steps add multiples of the samples to the rows of W, so ``W = W_0 - A^T X`` with A [N, O], and the layer's
     outputs are ``X W^T = X W_0^T - (X X^T) A``. While N is well below the number of inputs, A is much smaller than W.
@@ -162,30 +162,28 @@ class Dual:
 
 
 class Trail:
-    """A layer by the trail of its steps: ``W = W_0 - sum_s c_s D_s^T H_s``, of inputs H_s and gradients D_s above it.
+    """A layer by its first weight and its steps: ``W = W_0 - sum_s c_s D_s^T H_s``.
 
-    After t steps with momentum m, ``c_s = lr (1 - m^(t - s)) / (1 - m)``. So neither W nor a velocity is moved through
-    memory in every step; instead a step costs the more, the more have gone before it. All clients that begin with the
-    same W share one product with it.
+    H_s are the inputs of step s, D_s the gradients with respect to its outputs and, after t steps with momentum m,
+    ``c_s = lr (1 - m^(t - s)) / (1 - m)``. No step writes W or a velocity; instead, step t costs products with the t - 1
+    before it. All clients that begin with the same W share one product with it.
     """
 
     def __init__(self, start: Start, opt: SGD, steps: Steps) -> None:
         self._start, self._weight, self._bias = start, start.weight, start.bias
-        self._forward = start.weight.mT.contiguous() if start.weight.ndim == 2 else start.weight.mT
-        """its transpose: as a product's right factor a third faster in this order of memory, if one serves all"""
         count, clients, self._batch = steps.rows_TCB.shape
         self._h, self._d = (start.weight.new_empty(clients, count * self._batch, n) for n in start.weight.shape[:-3:-1])
         age = torch.arange(count, 0, -1, dtype=torch.float64)
         scale = opt.lr * ((1 - opt.momentum**age) / (1 - opt.momentum) if opt.momentum else torch.ones_like(age))
         self._scale = scale.repeat_interleave(self._batch).to(self._h)
-        """c_s of each row seen when all steps are done; after fewer steps, those at the end of it"""
+        """c_s of every row after the last step; after fewer steps, the last entries are those of the rows so far"""
         self._seen = 0
         """rows of H and D that hold steps"""
         self._ones = float("bias" in start.into)
         """the input that belongs to a trained bias"""
 
     def forward(self, h: Tensor) -> Tensor:
-        out = product(h, self._forward, self._bias)
+        out = product(h, self._weight.mT, self._bias)
         self._remember(self._h, h)
         return self._moved(out, torch.bmm(h, self._past(self._h).transpose(1, 2)).add_(self._ones), self._d)
 
@@ -200,7 +198,7 @@ class Trail:
         return rows[:, : self._seen]
 
     def _moved(self, product: Tensor, share: Tensor, rows: Tensor) -> Tensor:
-        """A product with W from the one with W_0, and what it shares with each row of the steps so far."""
+        """A product with W: the one with W_0, corrected by the steps so far; ``share`` is the product with their rows."""
         if not self._seen:
             return product
         return product.baddbmm_(share.mul_(self._scale[self._unseen :]), self._past(rows), alpha=-1)
@@ -210,7 +208,7 @@ class Trail:
         self._seen += self._batch
 
     def _remember(self, rows: Tensor, values: Tensor) -> None:
-        """The rows of this step; those that the batch does not fill are zero."""
+        """Store the rows of this step; those beyond a smaller batch are zero."""
         filled = self._seen + values.shape[1]
         rows[:, self._seen : filled] = values
         rows[:, filled : self._seen + self._batch] = 0
@@ -222,8 +220,7 @@ class Trail:
         if "bias" in self._start.into and self._bias is not None:
             bias = self._bias[done] if self._bias.ndim == 2 else self._bias
             torch.sub(bias, a.sum(dim=1), out=self._start.into["bias"][done])
-        self._weight, self._forward = _first(clients, self._weight, 3), _first(clients, self._forward, 3)
-        self._bias = _first(clients, self._bias, 2)
+        self._weight, self._bias = _first(clients, self._weight, 3), _first(clients, self._bias, 2)
         self._h, self._d = self._h[:clients], self._d[:clients]
 
 
