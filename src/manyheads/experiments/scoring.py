@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -64,30 +64,56 @@ def judged(
     methods: dict[str, MethodResult] = {}
     evidence: dict[str, Evidence] = {}
     for name, trials in finals.items():
-        found: dict[str, Any] = {}
-        if name != ALONE:
-            gain = overall(_differences(validation, name), kind)
-            found = _gains(test, name, study, kind) | {"validation_gain": Gain(**_estimate(gain))}
+        level = _level(test[name], "share" if shares else "measure", sign)
+        cost, hit = _cost(study, trials), _reached(curves[name], target, sign)
         methods[name] = MethodResult(
             algorithm=as_dict(trials[0].algorithm),
             finetuned=trials[0].finetuned,
             rate=trials[0].rate,
-            **_level(test[name], "share" if shares else "measure", sign),
-            **_cost(study, trials),
-            **_reached(curves[name], target, sign),
+            score=level.score,
+            interval=level.interval,
+            per_seed=level.per_seed,
+            worst_decile=level.worst_decile,
+            spread=level.spread,
+            bytes_up=round(cost.up),
+            bytes_down=round(cost.down),
+            bytes=round(cost.up + cost.down),
+            seconds=cost.seconds,
+            rounds_to_target=hit.round if hit else None,
+            bytes_to_target=hit.bytes if hit else None,
             curve=curves[name],
             monitors=_monitors(study, trials),
             metrics={m.name: _metric([study.measured(trial, m) for trial in trials]) for m in study.metrics},
             rates=tuple(tried[name]),
-            **found,
         )
         if name != ALONE:
-            evidence[name] = Evidence(gain, methods[name].bytes / 1e6)
+            gain, gains = _gains(test, name, study, kind)
+            before = overall(_differences(validation, name), kind)
+            methods[name] = replace(methods[name], gain=gain, gains=gains, validation_gain=_estimated(before))
+            evidence[name] = Evidence(before, methods[name].bytes / 1e6)
     samples = sum(v.shape[1] for v in validation[ALONE].values())
     advice = recommend(evidence, type(metric), samples, len(finals[ALONE]))
     best = advice.best
     check = checked(best, methods[best], type(metric), advice.method is not None) if best else ""
     return Judged(metric.name, target, methods, advice, check)
+
+
+class _Level(NamedTuple):
+    """On test samples."""
+
+    score: float
+    interval: tuple[float, float] | None
+    per_seed: tuple[float, ...]
+    worst_decile: float
+    spread: float
+
+
+class _Cost(NamedTuple):
+    """Bytes of a whole run over all clients, and the time it took here; means over seeds."""
+
+    up: float
+    down: float
+    seconds: float
 
 
 def _values(study: Study, trials: Sequence[Trial], split: Split) -> Values:
@@ -103,7 +129,7 @@ def _differences(values: Mapping[str, Values], name: str) -> list[np.ndarray]:
     return [values[name][client] - alone for client, alone in values[ALONE].items()]
 
 
-def _level(values: Values, kind: Kind, sign: int) -> dict[str, Any]:
+def _level(values: Values, kind: Kind, sign: int) -> _Level:
     """The mean over clients on test samples, its interval, and how it is spread over clients."""
     mean = overall(list(values.values()), kind)
     per_seed = np.stack([v.mean(axis=1) for v in values.values()]).mean(axis=0)
@@ -115,13 +141,14 @@ def _level(values: Values, kind: Kind, sign: int) -> dict[str, Any]:
         facts |= {k: -facts[k] for k in ("mean", "worst_decile")}
     if kind == "share":
         low, high = max(low, 0.0), min(high, 1.0)
-    return {
-        "score": facts["mean"],
-        "interval": (low, high) if np.isfinite(low) and np.isfinite(high) else None,
-        "per_seed": tuple(per_seed.tolist()),
-        "worst_decile": facts["worst_decile"],
-        "spread": facts["std"],
-    }
+    known = np.isfinite(low) and np.isfinite(high)
+    return _Level(
+        score=facts["mean"],
+        interval=(low, high) if known else None,
+        per_seed=tuple(per_seed.tolist()),
+        worst_decile=facts["worst_decile"],
+        spread=facts["std"],
+    )
 
 
 def _metric(seeds: Sequence[np.ndarray]) -> MetricLevel:
@@ -132,11 +159,12 @@ def _metric(seeds: Sequence[np.ndarray]) -> MetricLevel:
     return MetricLevel(float(np.mean(means)), min(means), max(means), tuple(means))
 
 
-def _gains(values: Mapping[str, Values], name: str, study: Study, kind: Kind) -> dict[str, Any]:
+def _gains(values: Mapping[str, Values], name: str, study: Study, kind: Kind) -> tuple[MeanGain, tuple[SiteGain, ...]]:
     """Over training alone: on average, and of every client, on its test samples."""
     rows = []
     for client, alone in values[ALONE].items():
-        gain = estimate(values[name][client] - alone, kind)
+        found = estimate(values[name][client] - alone, kind)
+        gain = _estimated(found)
         rows.append(
             SiteGain(
                 client=client,
@@ -144,32 +172,29 @@ def _gains(values: Mapping[str, Values], name: str, study: Study, kind: Kind) ->
                 samples=alone.shape[1],
                 alone=study.sign * float(alone.mean()),
                 score=study.sign * float(values[name][client].mean()),
-                **_estimate(gain),
-                verdict=verdict(gain),
+                gain=gain.gain,
+                interval=gain.interval,
+                verdict=verdict(found),
             )
         )
     counts = Counter(row.verdict for row in rows)
-    mean = overall(_differences(values, name), kind)
-    clients = Counts(counts["gains"], counts["loses"], counts["unclear"])
-    return {"gain": MeanGain(**_estimate(mean), verdict=verdict(mean), clients=clients), "gains": tuple(rows)}
+    found = overall(_differences(values, name), kind)
+    mean, clients = _estimated(found), Counts(counts["gains"], counts["loses"], counts["unclear"])
+    return MeanGain(gain=mean.gain, interval=mean.interval, verdict=verdict(found), clients=clients), tuple(rows)
 
 
-def _estimate(found: Estimate) -> dict[str, Any]:
+def _estimated(found: Estimate) -> Gain:
     low, high = found.interval(LEVEL)
-    return {"gain": found.value, "interval": (low, high) if np.isfinite(found.variance) else None}
+    return Gain(gain=found.value, interval=(low, high) if np.isfinite(found.variance) else None)
 
 
-def _cost(study: Study, trials: Sequence[Trial]) -> dict[str, Any]:
-    """Bytes of a whole run over all clients, and the time it took here; means over seeds."""
+def _cost(study: Study, trials: Sequence[Trial]) -> _Cost:
     runs = [study.rounds(trial) for trial in trials]
-    up = float(np.mean([sum(at.bytes_up for at in run) for run in runs]))
-    down = float(np.mean([sum(at.bytes_down for at in run) for run in runs]))
-    return {
-        "bytes_up": round(up),
-        "bytes_down": round(down),
-        "bytes": round(up + down),
-        "seconds": float(np.mean([sum(at.seconds for at in run) for run in runs])),
-    }
+    return _Cost(
+        up=float(np.mean([sum(at.bytes_up for at in run) for run in runs])),
+        down=float(np.mean([sum(at.bytes_down for at in run) for run in runs])),
+        seconds=float(np.mean([sum(at.seconds for at in run) for run in runs])),
+    )
 
 
 def _curve(study: Study, trials: Sequence[Trial]) -> tuple[Point, ...]:
@@ -196,7 +221,6 @@ def _monitors(study: Study, trials: Sequence[Trial]) -> dict[str, tuple[Observed
     return found
 
 
-def _reached(curve: Sequence[Point], target: float, sign: int) -> dict[str, Any]:
-    """The first round after which the target was reached, and the bytes until then; None if never."""
-    hit = next((p for p in curve if sign * (p.score - target) >= 0), None)
-    return {"rounds_to_target": hit and hit.round, "bytes_to_target": hit and hit.bytes}
+def _reached(curve: Sequence[Point], target: float, sign: int) -> Point | None:
+    """Where the target was reached first; None if never."""
+    return next((p for p in curve if sign * (p.score - target) >= 0), None)
