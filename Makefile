@@ -59,6 +59,8 @@ bench: $(DEV)
 	$(BIN)/python benchmarks/population.py
 	$(BIN)/python benchmarks/scaling.py
 	$(BIN)/python benchmarks/startup.py
+	$(BIN)/python benchmarks/forms.py
+	$(BIN)/python benchmarks/costs.py
 	$(BIN)/python benchmarks/tables.py
 
 clean:

@@ -16,7 +16,7 @@ def chunked(clients: Sequence[int], sizes: np.ndarray, parameters: int, mode: Mo
 
     Small models gain from stacking many clients, and little work is not divided at all; of large models, a few clients at a
     time keep all workers busy. Each chunk's result has the size of the model, so there are at most 32 chunks unless
-    these would grow too large for memory.
+    these would grow too large for memory. How a stack's size pays is measured by ``benchmarks/costs.py``.
     """
     small = parameters <= STACK_BELOW
     if small:
