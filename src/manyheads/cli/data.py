@@ -76,8 +76,8 @@ def get(
 ) -> None:
     """Download a dataset from the Hugging Face hub (needs the extra [bold]hub[/bold]).
 
-    Files that are there already are kept; an interrupted download goes on when called again. The checksums are noted in
-    SHA256SUMS. Without network, it says which files to put where.
+    Files that are there already are kept; an interrupted download is continued when called again. The checksums are
+    written to SHA256SUMS. Without network, it says which files to put where.
 
     Example:
 

@@ -22,7 +22,7 @@ __all__ = ["live", "watched"]
 
 def live(
     folder: Annotated[
-        Path, typer.Argument(help="a run directory, of a run that goes on or has ended", show_default=False)
+        Path, typer.Argument(help="a run directory, of a run in progress or finished", show_default=False)
     ],
     *,
     port: Annotated[int, typer.Option(help="of 127.0.0.1; 0: a free one", min=0, max=65535)] = 0,

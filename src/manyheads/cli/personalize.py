@@ -155,14 +155,14 @@ def _show(facts: dict[str, Any]) -> None:
     console.print(f"{'':10}{measure:10}{'right    95 % interval' if classes else ''}")
     always = f"always {base['label']!r}" if classes else "always the mean target"
     words = {"before": facts["before"]["model"], "after": _training(facts)}
-    for name, score, told in (*((n, facts[n], w) for n, w in words.items()), ("no model", base, always)):
-        console.print(f"{name:10}{number(score):10}{_certainty(score, facts['held_out']) if classes else ''}{told}")
+    for name, score, text in (*((n, facts[n], w) for n, w in words.items()), ("no model", base, always)):
+        console.print(f"{name:10}{number(score):10}{_certainty(score, facts['held_out']) if classes else ''}{text}")
     if len(curve) > 1:
         console.print(f"\n{'samples':10}{measure:10}of {curve[0]['subsets']} random subsets")
         for point in curve:
             spread = f"{number(point, 'min')} to {number(point, 'max')}"
-            told = spread if point["subsets"] > 1 else "all training samples"
-            console.print(f"{point['samples']!s:10}{number(point):10}{told}")
+            text = spread if point["subsets"] > 1 else "all training samples"
+            console.print(f"{point['samples']!s:10}{number(point):10}{text}")
     if classes and facts["held_out"] < FEW_SAMPLES:
         console.print(f"\n{facts['held_out']} held-out samples are few: mind the intervals.")
     console.print(f"\nmodel    {facts['out']}")

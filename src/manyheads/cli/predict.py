@@ -36,7 +36,7 @@ def predict(
     """Predict with a model of [bold]manyheads personalize[/bold].
 
     Prints a row for each sample as CSV: its number (from 1), the label and its probability, or the value of a regression
-    in the target's own unit. If the data has labels, the accuracy is told as well. Samples are encoded as the model's
+    in the target's own unit. If the data has labels, the accuracy is printed as well. Samples are encoded as the model's
     card says. The torch export is not run here, since reading one would unpickle it.
 
     Examples:

@@ -75,7 +75,7 @@ class Quantity:
 
 
 def named_quantity(name: str) -> type[Quantity]:
-    """A quantity of which no more is known than its name."""
+    """A quantity of which only the name is known."""
     return type("Named", (Quantity,), {"name": name, "title": name.replace("_", " ")})
 
 

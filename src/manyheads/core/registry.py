@@ -67,7 +67,7 @@ class Registry(Mapping[str, T]):
     def find(self, name: str, where: str | None = None, path: str | None = None) -> T:
         """The thing of that name. Nothing is imported but what an installed package declares.
 
-        ``path`` tells what had the name when it was written down: it is what to import if the name is not known now.
+        ``path`` is the import path that belonged to the name when it was saved: what to import if the name is unknown now.
         """
         if self.knows(name, path):
             return self[name]
@@ -83,7 +83,7 @@ class Registry(Mapping[str, T]):
         raise one_of(self.kind, name, self, where=where)
 
     def knows(self, name: str, path: str | None = None) -> bool:
-        """Whether there is such a thing; one that came from ``path`` is none of ours, whatever its name."""
+        """Whether the name is registered; with ``path``, a class of ours of the same name is not what is meant."""
         return name in self and not (path and is_ours(self[name]) and import_path(self[name]) != path)
 
     def imported(self, given: str, where: str | None = None) -> T:
@@ -94,7 +94,7 @@ class Registry(Mapping[str, T]):
         return self._add(self._loaded(lambda: attrgetter(found["name"])(_module(found["module"])), given, where))
 
     def usable(self, say: Callable[[str], None]) -> dict[str, T]:
-        """All that can be imported, by name; ``say`` is told of what other packages declare and cannot."""
+        """All that can be imported, by name; ``say`` is called for what other packages declare and cannot be imported."""
         found: dict[str, T] = {}
         for name in self:
             try:

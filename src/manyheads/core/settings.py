@@ -138,7 +138,7 @@ def _user_error(cls: type, error: ValidationError, *, where: str) -> UserError:
 
 
 def _spot(cls: Any, path: Sequence[int | str]) -> list[str]:
-    """The part of an error's path that names fields and places in lists; what follows tells of members of unions."""
+    """The part of an error's path that names fields and list positions, without the members of unions after it."""
     spot: list[str] = []
     for name in path:
         known = dataclasses.is_dataclass(cls) and name in _fields(cls)

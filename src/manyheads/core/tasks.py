@@ -40,9 +40,9 @@ class Task(ABC):
     metrics: ClassVar[tuple[str, ...]] = ("loss",)
     """names of what is measured in every evaluation; the first is the score by which methods are compared"""
     reported: ClassVar[float] = 1.0
-    """what is told as the loss over what is minimised"""
+    """the reported loss divided by the minimised one"""
     loss_words: ClassVar[str] = ""
-    """what is told as the loss, if the loss is the score"""
+    """the name of the reported loss in words, if the loss is the score"""
     closed_form: ClassVar[ClosedForm | None] = None
 
     @abstractmethod
