@@ -67,7 +67,7 @@ class Registry(Mapping[str, T]):
     def find(self, name: str, where: str | None = None, path: str | None = None) -> T:
         """The thing of that name. Nothing is imported but what an installed package declares.
 
-        ``path`` is the import path that belonged to the name when it was saved: what to import if the name is unknown now.
+        ``path`` is the import path that the name had when it was saved: what to import if it is unknown now.
         """
         if self.knows(name, path):
             return self[name]
@@ -94,7 +94,7 @@ class Registry(Mapping[str, T]):
         return self._add(self._loaded(lambda: attrgetter(found["name"])(_module(found["module"])), given, where))
 
     def usable(self, say: Callable[[str], None]) -> dict[str, T]:
-        """All that can be imported, by name; ``say`` is called for what other packages declare and cannot be imported."""
+        """All that can be imported, by name; ``say`` is called for entry points of others that cannot be."""
         found: dict[str, T] = {}
         for name in self:
             try:
