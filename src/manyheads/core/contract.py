@@ -58,7 +58,7 @@ class Round:
     """clients in this round, the papers' rn or |S|"""
 
     def uniform(self, later: int = 0) -> float:
-        """A random number in [0, 1), the same at server and clients; that of the round ``later`` rounds after this one."""
+        """A random number in [0, 1), the same at server and clients; ``later``: that of so many rounds later."""
         return float(generator(self.seed, Purpose.COIN, self.index + later).random())
 
     def coin(self, probability: float, later: int = 0) -> bool:

@@ -120,7 +120,7 @@ def sweep(folder: Path, name: str = "*") -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path to write to; at the end of the block it replaces ``path`` in one step, unless there was an error."""
+    """A temporary path to write to; it replaces ``path`` in one step when the block ends without an error."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with writing(path):
         try:

@@ -62,7 +62,7 @@ class History(Sequence[Record]):
                 yield {"round": record["round"], **record["evaluation"]}
 
     def column(self, name: str) -> list[tuple[int, Any]]:
-        """(round, value) of one entry of the records, their monitors or their evaluations, in all rounds that have it."""
+        """(round, value) of one entry of the records, their monitors or evaluations, in all rounds that have it."""
         flat = ({**r, **r.get("monitors", {}), **r.get("evaluation", {})} for r in self._records)
         return [(r["round"], r[name]) for r in flat if r.get(name) is not None]
 

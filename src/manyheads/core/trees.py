@@ -40,7 +40,7 @@ class Tree(Mapping[str, Tensor]):
 
     @property
     def _leaves(self) -> dict[str, Tensor]:
-        """A scaled tree is computed lazily, when its values are read; as a term of a sum it is fused into the addition."""
+        """A scaled tree is computed lazily, when it is read; as a term of a sum it is fused into the addition."""
         if self._scale is not None:
             self._stored, self._scale = {k: v * self._scale for k, v in self._stored.items()}, None
         return self._stored
