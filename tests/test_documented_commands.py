@@ -62,7 +62,8 @@ def smaller(command: str) -> list[str]:
     if words[0] == "compare" and "--resume" not in words:
         put("--seeds", 1)
         put("--rates", 0.1)
-        if not any(w.endswith(".toml") or ":" in w for w in words):
+        own = any(re.search(r"\w:[A-Z]", w) for w in words)  # a class of the page's own
+        if not own and not any(w.endswith(".toml") for w in words):
             put("--methods", "fedavg")
     return words
 
