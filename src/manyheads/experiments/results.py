@@ -14,6 +14,7 @@ from manyheads.core.quantities import Quantity, named_quantity
 from manyheads.core.records import Interval, Real, from_table, to_table
 from manyheads.core.sealed import fingerprint, read_json, write_json
 from manyheads.experiments.describe import FederationFacts
+from manyheads.experiments.gains import Gain, MeanGain, SiteGain
 from manyheads.experiments.table import aligned, table_of
 from manyheads.metrics import METRICS
 from manyheads.run.config_file import COMPARISON
@@ -22,17 +23,12 @@ __all__ = [
     "ALONE",
     "RESULTS",
     "ComparisonResult",
-    "Counts",
-    "Gain",
-    "MeanGain",
     "MethodResult",
     "MetricLevel",
     "Observed",
     "Point",
     "RateTried",
     "Recommendation",
-    "SiteGain",
-    "Verdict",
     "description",
 ]
 
@@ -41,7 +37,6 @@ ALONE = "local"
 RESULTS = "compare.json"
 SCHEMA, READABLE = 2, (1, 2)
 AGAIN = "make it again: manyheads compare --resume --out FOLDER"
-Verdict = Literal["gains", "loses", "unclear"]
 
 
 @dataclass(frozen=True)
@@ -80,49 +75,6 @@ class RateTried:
 
     rate: float
     validation: float | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Gain:
-    """Over training alone, higher is better, with its 95 % interval."""
-
-    gain: Real
-    interval: Interval
-
-
-@dataclass(frozen=True)
-class Counts:
-    """Sites of each verdict."""
-
-    gains: int
-    loses: int
-    unclear: int
-
-    @property
-    def total(self) -> int:
-        return self.gains + self.loses + self.unclear
-
-
-@dataclass(frozen=True, kw_only=True)
-class MeanGain(Gain):
-    """Over all sites, on test samples."""
-
-    verdict: Verdict
-    clients: Counts
-
-
-@dataclass(frozen=True, kw_only=True)
-class SiteGain(Gain):
-    """Of one site, on its test samples."""
-
-    client: int
-    name: str
-    samples: int
-    alone: Real
-    """score of the model trained alone"""
-    score: Real
-    """score of the method's model"""
-    verdict: Verdict
 
 
 @dataclass(frozen=True, kw_only=True)

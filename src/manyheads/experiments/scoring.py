@@ -10,18 +10,15 @@ from typing import NamedTuple
 import numpy as np
 
 from manyheads.core.settings import as_dict
+from manyheads.experiments.gains import Counts, Gain, MeanGain, SiteGain
 from manyheads.experiments.results import (
     ALONE,
-    Counts,
-    Gain,
-    MeanGain,
     MethodResult,
     MetricLevel,
     Observed,
     Point,
     RateTried,
     Recommendation,
-    SiteGain,
 )
 from manyheads.experiments.study import Split, Study
 from manyheads.experiments.trials import Trial

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from manyheads.core.quantities import Quantity
-from manyheads.experiments.results import MethodResult, Recommendation, Verdict
+from manyheads.experiments.gains import Verdict
+from manyheads.experiments.results import MethodResult, Recommendation
 from manyheads.experiments.table import difference, difference_unit
 from manyheads.metrics.paired import Estimate
 

@@ -8,7 +8,8 @@ from typing import Any, TypedDict
 import altair as alt
 
 from manyheads.experiments.describe import DISTANCES
-from manyheads.experiments.results import ComparisonResult, SiteGain
+from manyheads.experiments.gains import SiteGain
+from manyheads.experiments.results import ComparisonResult
 from manyheads.report.drawing import SITES_NAMED, Chart, chart_of, coloured, some
 from manyheads.report.names import display
 from manyheads.report.words import NONE, Scale, first_upper

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from manyheads.experiments.results import ComparisonResult, MeanGain, MethodResult
+from manyheads.experiments.gains import MeanGain
+from manyheads.experiments.results import ComparisonResult, MethodResult
 from manyheads.report.names import display, spoken
 from manyheads.report.words import Scale, first_upper, megabytes, plural
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from manyheads.experiments.describe import DISTANCES
-from manyheads.experiments.results import ComparisonResult, Gain, MethodResult
+from manyheads.experiments.gains import Gain
+from manyheads.experiments.results import ComparisonResult, MethodResult
 from manyheads.report.drawing import some
 from manyheads.report.gains import SITES_DRAWN
 from manyheads.report.names import display

@@ -1,7 +1,7 @@
 """Checksums of a set of reference runs: a refactoring keeps them, bit for bit.
 
-    python benchmarks/reference.py --out before.json       # record
-    python benchmarks/reference.py --against before.json   # compare; exit code 1 if anything differs
+    python benchmarks/checksums.py --out before.json       # record
+    python benchmarks/checksums.py --against before.json   # compare; exit code 1 if anything differs
 
 Every method in every way of working (loop, stacked, chosen), with one and two workers; images, text, batch norm,
 dropout, own training loops of the theory, a comparison and the onboarding of a client. Of a run, the checksum of its
