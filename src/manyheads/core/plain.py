@@ -24,13 +24,13 @@ def plain(value: Any) -> Any:
     return [plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def to_json(value: Any, indent: int | None = None) -> str:
+def to_json(value: Any, indent: int | None = None, sort_keys: bool = False) -> str:
     """Valid JSON, without NaN and infinity; all that is printed and written goes through here.
 
     >>> to_json({"loss": float("nan")})
     '{"loss": null}'
     """
-    return json.dumps(plain(value), indent=indent, allow_nan=False)
+    return json.dumps(plain(value), indent=indent, sort_keys=sort_keys, allow_nan=False)
 
 
 def visible(text: str) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from manyheads.core.contract import Algorithm
-from manyheads.core.plain import plain
+from manyheads.core.plain import to_json
 from manyheads.core.sealed import fingerprint
 from manyheads.experiments.methods import TUNED
 from manyheads.run import Training
@@ -42,7 +41,7 @@ class Trial:
     @cached_property
     def folder(self) -> str:
         """The name of its folder: readable, and with a hash of all that a resume may not change."""
-        settings = json.dumps(plain(self.config.fixed), sort_keys=True)
+        settings = to_json(self.config.fixed, sort_keys=True)
         return f"{self.old_folder}-{fingerprint(settings.encode())[:DIGITS]}"
 
     @property
