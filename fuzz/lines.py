@@ -6,7 +6,9 @@ import re
 import shlex
 from pathlib import Path
 from random import Random
-from typing import Any, get_args
+from typing import Any
+
+import click
 
 from fuzz import hostile
 from fuzz.bases import PARTS, Bases
@@ -168,8 +170,9 @@ def _given(option: Any, rng: Random) -> list[str]:
 
 def _metavar(option: Any) -> str:
     """What kind of value an option takes that does not say so."""
-    kind = option.type_descriptor.annotation
-    return "|".join(map(str, get_args(kind))) if get_args(kind) else {int: "INTEGER", float: "NUMBER"}.get(kind, "TEXT")
+    if isinstance(option.type, click.Choice):
+        return "|".join(map(str, option.type.choices))
+    return {"integer": "INTEGER", "integer range": "INTEGER", "float": "NUMBER"}.get(option.type.name, "TEXT")
 
 
 LINES = Lines()

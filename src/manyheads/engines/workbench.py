@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, cast
 
+import numpy as np
 import torch
 
 from manyheads.core.contract import Algorithm, ModelKind, Round
@@ -25,9 +26,9 @@ from manyheads.engines.evaluation import predict
 from manyheads.engines.executor import Executor, working
 from manyheads.engines.ways import Mode
 from manyheads.metrics import Predictions
-from manyheads.models import TriedModel
+from manyheads.models import Model, TriedModel
 
-__all__ = ["Evaluation", "Keep", "Members", "Workbench", "at_work", "model_of"]
+__all__ = ["Evaluation", "Keep", "Members", "Workbench", "at_work", "model_of", "tried_on"]
 
 
 class Keep(NamedTuple):
@@ -130,6 +131,17 @@ def _workbench(
     TASKS.register(task)  # which may be the user's own
     federation = Federation.load(source) if isinstance(source, str) else source
     return Workbench(algorithm, model, federation, mode, device, keep)
+
+
+def tried_on(model: Model, federation: Federation) -> TriedModel:
+    """The model, tried on samples of several clients as it gets to see them."""
+    train = federation.train
+    rows = np.unique(np.linspace(0, len(train.y) - 1, 4).astype(int))
+    few = Samples(train.x[rows], train.y[rows], np.array([0, len(rows)]))
+    like = next(iter(model.params.all.values()))
+    return model.tried(
+        ClientData.of(few, federation.task, like, federation.scaling).x, federation.task, federation.outputs
+    )
 
 
 def model_of(algorithm: Algorithm, kind: ModelKind, server: State, client: State) -> Tree:

@@ -5,16 +5,12 @@ from __future__ import annotations
 import pickle
 from collections.abc import Sequence
 
-import numpy as np
-from torch import Tensor
-
 from manyheads.core.contract import Algorithm
 from manyheads.core.errors import UserError, first_line
 from manyheads.core.tasks import task_named
-from manyheads.data import Federation, Samples
-from manyheads.engines.client_data import ClientData
+from manyheads.data import Federation
 from manyheads.engines.engine import Engine
-from manyheads.engines.workbench import model_of
+from manyheads.engines.workbench import model_of, tried_on
 from manyheads.metrics import Metric, metrics_for
 from manyheads.models import Model, TriedModel
 from manyheads.monitors import Monitors
@@ -27,7 +23,7 @@ __all__ = ["check"]
 def check(algorithm: Algorithm, given: Model, federation: Federation, training: Training) -> TriedModel:
     """The model, tried; refuses what cannot work before anything is written."""
     training.engine.resolved_device()
-    model = given.tried(_few_samples(federation, given), federation.task, federation.outputs)
+    model = tried_on(given, federation)
     if training.engine.mode == "stacked" and (model.random or not model.stackable):
         why = model.unstackable or "draws random numbers (dropout)"
         raise UserError(
@@ -85,11 +81,3 @@ def _check_travels(algorithm: Algorithm, model: TriedModel, metrics: Sequence[Me
                 where="engine.workers",
                 fix="use one worker, or a class that stands in a module of its own, without parametrizations",
             ) from error
-
-
-def _few_samples(federation: Federation, model: Model) -> Tensor:
-    """Inputs of several clients, as the model gets to see them."""
-    train = federation.train
-    rows = np.unique(np.linspace(0, len(train.y) - 1, 4).astype(int))
-    few = Samples(train.x[rows], train.y[rows], np.array([0, len(rows)]))
-    return ClientData.of(few, federation.task, next(iter(model.params.all.values())), federation.scaling).x

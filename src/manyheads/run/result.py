@@ -16,7 +16,7 @@ from manyheads.core.history import History, metrics_of
 from manyheads.core.store import PersonalStore
 from manyheads.core.trees import State, Tree
 from manyheads.data import Encoding, Federation
-from manyheads.engines.workbench import Keep, Members, Workbench, model_of
+from manyheads.engines.workbench import Keep, Members, Workbench, model_of, tried_on
 from manyheads.metrics import Predictions
 from manyheads.models import Model
 from manyheads.run.directory import RunDirectory
@@ -113,9 +113,8 @@ class Run:
         evaluate = self.training.evaluate
         protocol = replace(evaluate, split=split, model="finetuned" if finetuned else evaluate.model, who="all")
         members, engine = Members.of(range(len(federation))), self.training.engine
-        bench = Workbench(
-            self.algorithm, self.model.untried(), federation, engine.mode, engine.resolved_device(), Keep()
-        )
+        model = tried_on(self.model, federation)
+        bench = Workbench(self.algorithm, model, federation, engine.mode, engine.resolved_device(), Keep())
         round = Round(self.rounds, self.training.seed, len(federation), len(federation))
         what = protocol.evaluation(self.algorithm, self.training.finetune)
         return bench.predictions(round, what, self.server, members, self._store.read(members.rows))

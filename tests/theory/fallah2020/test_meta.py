@@ -10,7 +10,7 @@ import torch
 from landscapes import SMALL, lands, quadratics, random_points
 from quadratic import DIM
 
-from manyheads import PerFedAvg
+from manyheads import Model, PerFedAvg
 from manyheads.data import Samples
 from manyheads.theory.fallah2020.meta import (
     bias_F,
@@ -99,7 +99,7 @@ def test_bias_is_that_of_enumerating_every_batch():
     for i in range(2):
         x, y = federation.train.client(i)
         own = Samples.of([(x[j : j + 1], y[j : j + 1]) for j in range(len(y))])
-        each = Landscape(clients.model, replace(federation, train=own, test=own))
+        each = Landscape(Model(clients.model.module), replace(federation, train=own, test=own))
         after = w - 1.5 * each.gradients(w)  # one step on one sample
         slopes = torch.stack([clients.gradients(v)[i] for v in after]).mean(dim=0)
         eye = torch.eye(len(w), dtype=w.dtype)
