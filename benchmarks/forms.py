@@ -77,12 +77,6 @@ def without_layer(kind: str) -> AbstractContextManager[Any]:
     return replaced(lambda *a, **k: {form: w for form, w in work(*a, **k).items() if form != kind}, (layers, "work"))
 
 
-def one_by_one(h: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
-    """A product of each client, be the matrix the same or not."""
-    out = torch.bmm(h, right.expand(len(h), *right.shape[-2:]))
-    return out if bias is None else out.add_(bias.unsqueeze(-2))
-
-
 def by_autograd(task: Task, labels: Tensor, weight: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
     """The loss and its gradient with respect to the outputs."""
     with torch.enable_grad():
@@ -112,12 +106,6 @@ FORMS = (
         DERIVATIVES,
     ),
     Form(
-        "trail",
-        "a layer as its first weight and the steps since then (`Trail`)",
-        lambda: without_layer("trail"),
-        ("mlp-fedavg",),
-    ),
-    Form(
         "dual",
         "the first layer as multiples of the client's samples (`Dual`)",
         lambda: without_layer("dual"),
@@ -128,12 +116,6 @@ FORMS = (
         "the gradient is added to the weight by the product that makes it, never formed",
         lambda: replaced(property(lambda _: False), (Descent, "unmodified")),
         CHAINS,
-    ),
-    Form(
-        "shared",
-        "one product of all clients with a matrix that they share",
-        lambda: replaced(one_by_one, (layers, "product"), (derivatives, "product")),
-        (*CHAINS, *DERIVATIVES),
     ),
     Form(
         "loss",
@@ -173,7 +155,15 @@ FORMS = (
     ),
 )
 
+NEEDED = {
+    "multiples": "no form of a layer: formulas are written as in the papers, at no cost",
+    "slices": "bounds the memory of a pass",
+    "loss": "Hessian-vector products need it",
+}
+"""forms that stay for another reason"""
 REMOVED = {
+    "trail": "a layer as its first weight and the steps since then",
+    "shared": "one product of all clients with a matrix that they share, told apart by hand",
     "transposed": "the trail's first weight kept transposed",
     "take": "rows of samples by `index_select`, instead of `x[rows]`",
     "in place": "a batch of all samples is not copied",
@@ -284,7 +274,11 @@ def save(rows: dict[str, Any]) -> None:
     ordered = {name: rows[name] for name in SHORT if name in rows}
     words = {form.name: form.words for form in FORMS}
     RESULT.write_text(
-        json.dumps({"rows": ordered, "forms": words, "removed": REMOVED, "machine": machine_facts()}, indent=1) + "\n"
+        json.dumps(
+            {"rows": ordered, "forms": words, "needed": NEEDED, "removed": REMOVED, "machine": machine_facts()},
+            indent=1,
+        )
+        + "\n"
     )
 
 

@@ -120,7 +120,9 @@ def forms(result: dict[str, Any]) -> str:
     for name, words in (result["forms"] | result["removed"]).items():
         measured = {w: row["without"][name] for w, row in result["rows"].items() if name in row["without"]}
         best = max((statistics.median(v) for v in measured.values()), default=0)
-        state = "removed" if name in result["removed"] else "stays" if best >= 1.2 else "below a fifth"
+        state = "removed" if name in result["removed"] else "stays"
+        if name not in result["removed"] and best < 1.2:
+            state = f"stays: {result['needed'][name]}" if name in result["needed"] else "below a fifth"
         told = "; ".join(f"`{workload}` {quartiles(values)}" for workload, values in measured.items())
         rows.append([words, told, state])
     return table(["form", "processor time without it, over that with it", ""], rows)

@@ -10,7 +10,7 @@ from manyheads import SGD
 from manyheads.core.tasks import Classification
 from manyheads.engines.chain import descend
 from manyheads.engines.descent import Descent
-from manyheads.engines.layers import Direct, Dual, Start, Steps, Trail, layer_for
+from manyheads.engines.layers import Direct, Dual, Start, Steps, layer_for
 from manyheads.models.chain import Chain
 
 MOMENTUM = SGD(lr=0.05, momentum=0.6)
@@ -63,7 +63,7 @@ def net(bias=True, frozen=()):
 
 @pytest.mark.parametrize("opt", [PLAIN, MOMENTUM])
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("form", ["direct", "dual", "trail"])
+@pytest.mark.parametrize("form", ["direct", "dual"])
 @pytest.mark.parametrize("own", [False, True])
 def test_every_form_makes_the_steps_of_torch(monkeypatch, opt, bias, form, own):
     """Clients of several sizes and lengths, from one model or each from its own."""
@@ -73,7 +73,6 @@ def test_every_form_makes_the_steps_of_torch(monkeypatch, opt, bias, form, own):
         kinds = {
             "direct": lambda: Direct(start, Descent(opt, start.into)),
             "dual": lambda: Dual(start, opt, steps) if first else Direct(start, Descent(opt, start.into)),
-            "trail": lambda: Trail(start, opt, steps),
         }
         made.append(type(layer := kinds[form]()))
         return layer
@@ -95,7 +94,7 @@ def test_every_form_makes_the_steps_of_torch(monkeypatch, opt, bias, form, own):
     chain = Chain.of(start)
     assert chain is not None
     descend(chain, steps, params, into, opt)
-    assert {"direct": Direct, "dual": Dual, "trail": Trail}[form] in made
+    assert {"direct": Direct, "dual": Dual}[form] in made
     for client, module in enumerate(own_nets):
         by_torch(module, steps, client, opt)
         for name, expected in module.named_parameters():
@@ -116,31 +115,11 @@ def test_what_is_not_trained_stays(trained, opt):
     torch.testing.assert_close(into[trained][0], dict(module.named_parameters())[trained].detach())
 
 
-@pytest.mark.parametrize("opt", [PLAIN, MOMENTUM])
-def test_the_trail_of_a_weight_whose_bias_is_frozen(monkeypatch, opt):
-    monkeypatch.setattr(
-        "manyheads.engines.chain.layer_for", lambda start, steps, opt, *_, **__: Trail(start, opt, steps)
-    )
-    frozen = {"0.bias", "2.bias", "4.bias"}
-    module, steps = net(frozen=frozen), steps_of(sizes=[6, 6], passes=[2, 1], batch=4, inputs=6)
-    chain, params = Chain.of(module), {k: v.detach().clone() for k, v in module.named_parameters()}
-    assert chain is not None
-    into = {k: v.new_empty(2, *v.shape) for k, v in params.items() if k not in frozen}
-    descend(chain, steps, params, into, opt)
-    for client in range(2):
-        own = net(frozen=frozen)
-        by_torch(own, steps, client, opt)
-        for name, value in into.items():
-            torch.testing.assert_close(
-                value[client], dict(own.named_parameters())[name].detach(), rtol=1e-12, atol=1e-14
-            )
-
-
 @pytest.mark.parametrize(
     ("shape", "samples", "visits", "batch", "opt", "first", "lowest", "form"),
     [
-        ((512, 784), 148, 150, 10, MOMENTUM, True, True, Trail),  # one pass over a client's few samples
-        ((256, 512), 148, 150, 10, MOMENTUM, False, False, Trail),
+        ((512, 784), 148, 150, 10, MOMENTUM, True, True, Dual),  # one pass over a client's few samples
+        ((256, 512), 148, 150, 10, MOMENTUM, False, False, Direct),
         ((10, 64), 148, 150, 10, MOMENTUM, False, False, Direct),  # too small
         ((512, 784), 148, 750, 10, MOMENTUM, True, True, Dual),  # five passes
         ((256, 512), 148, 750, 10, MOMENTUM, False, False, Direct),

@@ -1,4 +1,4 @@
-"""A linear layer under SGD, in three forms: the same steps with different work, of which the least is chosen.
+"""A linear layer under SGD, in two forms: the same steps with different work, of which the least is chosen.
 
 Shapes: C clients, B samples of a batch, T steps, N samples of a client, I inputs and O outputs of the layer.
 """
@@ -17,7 +17,7 @@ from manyheads.core.optim import SGD
 from manyheads.core.tasks import Task
 from manyheads.engines.descent import Descent, Pull
 
-__all__ = ["Direct", "Dual", "Layer", "Start", "Steps", "Trail", "layer_for", "product"]
+__all__ = ["Direct", "Dual", "Layer", "Start", "Steps", "layer_for", "product"]
 
 Value = TypeVar("Value", Tensor, Tensor | None)
 
@@ -55,7 +55,7 @@ class Start:
         """A copy in the memory for trained values, if it is trained; otherwise the value itself."""
         return self.into[kind].copy_(value) if kind in self.into and value is not None else value
 
-    def settle(self, clients: slice, a: Tensor, x: Tensor) -> None:
+    def write_trained(self, clients: slice, a: Tensor, x: Tensor) -> None:
         """Write the trained weight, ``W_0 - A^T X``, to its memory."""
         start = self.weight[clients] if self.weight.ndim == 3 else self.weight
         torch.baddbmm(start, a.transpose(1, 2), x, alpha=-1, out=self.into["weight"][clients])
@@ -154,74 +154,11 @@ class Dual:
         self._a.add_(self._velocity, alpha=self._opt.lr)
 
     def narrow(self, clients: int) -> None:
-        self._start.settle(slice(clients, len(self._a)), self._a[clients:], self._x[clients:])
+        self._start.write_trained(slice(clients, len(self._a)), self._a[clients:], self._x[clients:])
         self._descent.narrow(clients)
         self._bias = _first(clients, self._bias, 2)
         self._a, self._x = self._a[:clients], self._x[:clients]
         self._velocity = None if self._velocity is None else self._velocity[:clients]
-
-
-class Trail:
-    """A layer by its first weight and its steps: ``W = W_0 - sum_s c_s D_s^T H_s``.
-
-    H_s are the inputs of step s, D_s the gradients with respect to its outputs and, after t steps with momentum m,
-    ``c_s = lr (1 - m^(t - s)) / (1 - m)``. No step writes W or a velocity; instead, step t costs products with the t - 1
-    before it. All clients that begin with the same W share one product with it.
-    """
-
-    def __init__(self, start: Start, opt: SGD, steps: Steps) -> None:
-        self._start, self._weight, self._bias = start, start.weight, start.bias
-        count, clients, self._batch = steps.rows_TCB.shape
-        self._h, self._d = (start.weight.new_empty(clients, count * self._batch, n) for n in start.weight.shape[:-3:-1])
-        age = torch.arange(count, 0, -1, dtype=torch.float64)
-        scale = opt.lr * ((1 - opt.momentum**age) / (1 - opt.momentum) if opt.momentum else torch.ones_like(age))
-        self._scale = scale.repeat_interleave(self._batch).to(self._h)
-        """c_s of every row after the last step; after fewer steps, the last entries are those of the rows so far"""
-        self._seen = 0
-        """rows of H and D that hold steps"""
-        self._ones = float("bias" in start.into)
-        """the input that belongs to a trained bias"""
-
-    def forward(self, h: Tensor) -> Tensor:
-        out = product(h, self._weight.mT, self._bias)
-        self._remember(self._h, h)
-        return self._moved(out, torch.bmm(h, self._past(self._h).transpose(1, 2)).add_(self._ones), self._d)
-
-    def down(self, slope: Tensor) -> Tensor:
-        return self._moved(product(slope, self._weight), torch.bmm(slope, self._past(self._d).transpose(1, 2)), self._h)
-
-    @property
-    def _unseen(self) -> int:
-        return len(self._scale) - self._seen
-
-    def _past(self, rows: Tensor) -> Tensor:
-        return rows[:, : self._seen]
-
-    def _moved(self, product: Tensor, share: Tensor, rows: Tensor) -> Tensor:
-        """A product with W: the one with W_0, corrected by the steps so far; ``share`` is the product with their rows."""
-        if not self._seen:
-            return product
-        return product.baddbmm_(share.mul_(self._scale[self._unseen :]), self._past(rows), alpha=-1)
-
-    def move(self, slope: Tensor) -> None:
-        self._remember(self._d, slope)
-        self._seen += self._batch
-
-    def _remember(self, rows: Tensor, values: Tensor) -> None:
-        """Store the rows of this step; those beyond a smaller batch are zero."""
-        filled = self._seen + values.shape[1]
-        rows[:, self._seen : filled] = values
-        rows[:, filled : self._seen + self._batch] = 0
-
-    def narrow(self, clients: int) -> None:
-        done = slice(clients, len(self._h))
-        a = self._past(self._d)[done] * self._scale[self._unseen :, None]
-        self._start.settle(done, a, self._past(self._h)[done])
-        if "bias" in self._start.into and self._bias is not None:
-            bias = self._bias[done] if self._bias.ndim == 2 else self._bias
-            torch.sub(bias, a.sum(dim=1), out=self._start.into["bias"][done])
-        self._weight, self._bias = _first(clients, self._weight, 3), _first(clients, self._bias, 2)
-        self._h, self._d = self._h[:clients], self._d[:clients]
 
 
 def layer_for(
@@ -237,17 +174,15 @@ def layer_for(
     if "weight" not in start.into or prox or correction or opt.weight_decay:
         return Direct(start, Descent(opt, start.into, prox, correction))
     costs = work(start, steps, opt, first, lowest)
-    form = min(costs, key=costs.__getitem__)
-    if form == "direct":
+    if min(costs, key=costs.__getitem__) == "direct":
         return Direct(start, Descent(opt, start.into))
-    return Dual(start, opt, steps) if form == "dual" else Trail(start, opt, steps)
+    return Dual(start, opt, steps)
 
 
 def work(start: Start, steps: Steps, opt: SGD, first: bool, lowest: bool) -> dict[str, float]:
     """What the steps of each form cost, in multiplications; ``lowest``: nothing is trained below this layer.
 
-    To move a weight through memory, twice with momentum, costs as much as 5 or 35 of them; products of few rows cost
-    half as much again as large ones.
+    To move a weight through memory, twice with momentum, costs as much as 5 or 35 of them.
     """
     (outputs, inputs), samples = start.weight.shape[-2:], int(steps.sizes.max())
     count, visits = len(steps.plans[0]), max(sum(map(len, plan)) for plan in steps.plans)
@@ -255,18 +190,12 @@ def work(start: Start, steps: Steps, opt: SGD, first: bool, lowest: bool) -> dic
     costs = {"direct": float(outputs * inputs * (products * visits + move * count))}
     if first:
         costs["dual"] = samples * (inputs * (2 * outputs + samples) + outputs * (visits + move * count))
-    costs["trail"] = outputs * inputs * products * visits + 0.75 * (products - 1) * visits**2 * (inputs + outputs)
     return costs
 
 
 def product(h: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
     """``h M + b`` of every client, for a matrix and a bias that are each one for all or one for each."""
-    if right.ndim == 2:
-        out = (h.flatten(0, 1) @ right).view(*h.shape[:2], -1)
-    elif bias is None or bias.ndim == 1:
-        out = torch.bmm(h, right)
-    else:
-        return torch.baddbmm(bias.unsqueeze(1), h, right)
+    out = h @ right
     return out if bias is None else out.add_(bias.unsqueeze(-2))
 
 
