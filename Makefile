@@ -32,8 +32,9 @@ $(DOCS): $(NEEDS) | $(BIN)/python
 demo: $(BASE)
 	$(BIN)/manyheads compare digits --partition dirichlet:1 --clients 15 --rounds 20 --seeds 3
 
+# two processes of tests: many of them start processes of their own
 test: $(DEV)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(DEV)
 	$(BIN)/ruff format --check .
