@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -24,7 +26,7 @@ def stacked(update: LocalUpdate) -> Tree:
         return update.values.each(tree).map(lambda v: v[position])
 
     trained, rest = sorted_stack(update.part), dict(sorted_stack(update.given))
-    descent = _descent(update, trained, position)
+    descent = _descent(update, trained, position, sorted_stack)
     croppers = update.draws.croppers(order)
     loss_C = torch.zeros_like(update.loss.sums)
     steps = np.array([len(update.plans[i]) for i in order])
@@ -51,12 +53,8 @@ def stacked(update: LocalUpdate) -> Tree:
     return trained.map(lambda v: v[back])
 
 
-def _descent(update: LocalUpdate, trained: Tree, position: Tensor) -> Descent:
+def _descent(update: LocalUpdate, trained: Tree, position: Tensor, sorted_stack: Callable[[Tree], Tree]) -> Descent:
     assert isinstance(update.opt, SGD)
-
-    def sorted_stack(tree: Tree) -> Tree:
-        return update.values.each(tree).map(lambda v: v[position])
-
     pull = None
     if update.prox is not None:
         strength, anchor = update.prox
