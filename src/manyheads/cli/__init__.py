@@ -1,4 +1,4 @@
-"""The command ``manyheads``. Signals and errors are handled before the slow imports, and so during them too."""
+"""The command ``manyheads``. Signal handlers are installed before the slow imports, so that they work during them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit: 0, 2 after an error, which is one line, 130 when stopped.
+    """Run the command line and exit: 0 on success, 2 after an error (one line on standard error), 130 when stopped.
 
-    Without ``arguments`` it is this process's own, and its signals and standard streams are seen to as well.
+    Without ``arguments``, those of this process are used, and its signal handlers and standard streams are set up.
     """
     own = arguments is None
     words = list(sys.argv[1:] if arguments is None else arguments)
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         from manyheads.cli.app import app_for, called
 
-        app = app_for(words)  # slow where it imports torch
+        app = app_for(words)  # slow: most commands import torch
         if own:
             stops.by_interrupt()
         code = called(app, words)
@@ -37,5 +37,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Exception as error:
         code = stops.stopped() if stops.asked else failed(error, words)
     if own:
-        stops.at_once()  # nothing is left to do
+        stops.at_once()  # no work is left to clean up
     sys.exit(code)

@@ -1,4 +1,4 @@
-"""``manyheads algorithms``: what methods there are."""
+"""``manyheads algorithms``: list the available methods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands and their flags, and the call of one."""
+"""Builds the command line, and calls the command that was given."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ ABOUT = {
     "measured.",
     "data": "What data there is: list, get, check your own, describe a federation.",
 }
-"""The commands, each of the module of its name in this package, and the first line of its help."""
+"""The first line of each command's help; a command is defined in the module of the same name in this package."""
 
-# typer shows only this of click's errors for wrong words on the command line
+# the base class of usage errors, of which typer exports only subclasses
 _UsageError: Any = next(cls for cls in typer.BadParameter.__mro__ if cls.__name__ == "ClickException")
 
 
 def app_for(arguments: Sequence[str]) -> typer.Typer:
-    """The command line, with the flags of the things that ``arguments`` name.
+    """Return the command line, with the flags of the data, model and algorithm that ``arguments`` name.
 
-    Only the command that is called is imported, and torch with it; of the others the help needs names and first lines.
+    Only the module of the called command is imported (and torch with it); the others are listed in the help by name.
     """
     app = typer.Typer(
         help="Personalized federated learning: one shared body, many personal heads.",
@@ -63,7 +63,7 @@ def app_for(arguments: Sequence[str]) -> typer.Typer:
 
 
 def _add(app: typer.Typer, name: str, arguments: Sequence[str]) -> None:
-    """A command as its module makes it: a function, with flags if there are any, or an app of its own."""
+    """Add a command from its module: a function, with generated flags if it has any, or an app with subcommands."""
     from manyheads.cli.flags import with_flags
 
     module = import_module(f"manyheads.cli.{name}")
@@ -76,10 +76,10 @@ def _add(app: typer.Typer, name: str, arguments: Sequence[str]) -> None:
 
 
 def called(app: typer.Typer, arguments: Sequence[str]) -> int:
-    """Do what ``arguments`` say; the exit code."""
+    """Call the command that ``arguments`` name; returns the exit code."""
     made = typer.main.get_command(app)
     try:
-        # not by its main(), which makes other errors and exit codes of interrupts and of closed pipes
+        # not main(), which has its own messages and exit codes for interrupts and closed pipes
         with made.make_context("manyheads", list(arguments)) as context:
             made.invoke(context)
     except typer.Exit as exit:

@@ -1,4 +1,4 @@
-"""``manyheads compare``: several methods on one federation, and what follows for its sites."""
+"""``manyheads compare``: compare several methods on one federation."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ from manyheads.run.config_file import COMPARISON, read_settings
 __all__ = ["compare", "compare_flags"]
 
 DEFAULTS = {"engine": {"workers": "0"}, "finetune": {"scope": "all"}}
-"""what is assumed unless told otherwise: all cores, and fine-tuning of whole models"""
+"""defaults of this command: all cores, and fine-tuning of whole models"""
 _SPELLED = {"metrics": "--metric"}
 _OF_ONE_RUN = {"algorithm", "evaluate", "validation", "new_clients", "new_data"}
-"""settings of a single run"""
+"""settings of a single run, which a comparison does not take"""
 _TUNED = {("finetune", "lr")}
-"""models are fine-tuned with the step size that they were trained with"""
+"""settings that the comparison chooses itself: fine-tuning uses the step size of the training"""
 
 
 def compare_flags(arguments: Sequence[str]) -> list[Flag]:
-    """Those flags of ``run`` that are not about one method, and those of the comparison."""
+    """Return the flags of the comparison, and those flags of ``run`` that do not concern a single run."""
     data = given_position(arguments)
     words = [*arguments, "--data", data] if data and not data.endswith(".toml") else arguments
     own = flags_of(Comparison, "Comparison", prefix=("compare",))
@@ -86,7 +86,7 @@ def compare(
     table = _described(data, flags, out, resume)
     comparison = build(Comparison, table.get("compare", {}), where="compare")
     rest = {k: v for k, v in table.items() if k != "compare"}
-    _refuse_what_is_not_used(rest)
+    _refuse_run_settings(rest)
     config = build(Config, rest | {"validation": comparison.validation}, where="config")
     methods = methods_of(comparison.methods, comparison.batch, comparison.options)
     model, federation, made = prepare(config)
@@ -95,7 +95,7 @@ def compare(
     usual = Path("runs") / f"{datetime.now():%Y-%m-%d-%H%M%S}-compare-{federation.name}"
     if out and not resume:
         fresh_folder(out)
-    whole = as_dict(config) | made | {"compare": as_dict(comparison)}  # as it was made: found again from any folder
+    whole = as_dict(config) | made | {"compare": as_dict(comparison)}  # its paths are absolute
     metrics = [METRICS.find(name, where="metric") for name in comparison.metrics]
     whole = with_code(whole, algorithm=[m.algorithm for m in methods.values()], metric=metrics)
     with nullcontext(out) if out else reserved(usual) as place, locked(place):
@@ -108,7 +108,7 @@ def compare(
         except KeyboardInterrupt:
             errors.print(f"stopped; what is done is kept. Go on with: manyheads compare --resume --out {place}")
             raise typer.Exit(STOPPED) from None
-        from manyheads.report import write_report  # slow to import: drawing
+        from manyheads.report import write_report  # slow: imports the drawing libraries
 
         page = write_report(place)
     if as_json:
@@ -118,7 +118,7 @@ def compare(
 
 
 def _described(data: str | None, flags: dict[str, Any], out: Path | None, resume: bool) -> dict[str, Any]:
-    """What to compare: from the folder that is resumed, a file, the flags."""
+    """Return the settings of the comparison, merged from the resumed folder, a TOML file and the flags."""
     kept = resumed(out, COMPARISON) if resume else {}
     if kept is None:
         raise UserError("--resume needs --out with a comparison in it", where="resume", given=str(out))
@@ -126,8 +126,8 @@ def _described(data: str | None, flags: dict[str, Any], out: Path | None, resume
     return combined(with_data(flags, None if file else data), DEFAULTS, kept, read_settings(Path(file)) if file else {})
 
 
-def _refuse_what_is_not_used(table: dict[str, Any]) -> None:
-    """Settings of a single run in a file, unless they say nothing new."""
+def _refuse_run_settings(table: dict[str, Any]) -> None:
+    """Refuse settings of a single run in a file, unless they are at their defaults."""
     usual = as_dict(Config())
     for path in (*((key,) for key in sorted(_OF_ONE_RUN)), *_TUNED):
         given, default = table, usual
@@ -140,7 +140,7 @@ def _refuse_what_is_not_used(table: dict[str, Any]) -> None:
 
 @contextmanager
 def _progress(console: Console, total: int, name: str) -> Iterator[Follow]:
-    """A bar of all rounds of all runs; elsewhere than on a terminal a line now and then."""
+    """Show a progress bar over all rounds of all runs; without a terminal, print a line every few seconds."""
     columns = (
         Words("{task.description}"),
         BarColumn(),

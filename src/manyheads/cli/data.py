@@ -1,4 +1,4 @@
-"""``manyheads data``: what data there is, getting it, and looking it through."""
+"""``manyheads data``: list, download, check and describe data."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LABELS_SHOWN = 8
 
 
 def data_app(arguments: Sequence[str]) -> typer.Typer:
-    """The commands below ``data``, with the flags of the data that ``arguments`` name."""
+    """Return the subcommands of ``data``, with the flags of the data source that ``arguments`` name."""
     app = typer.Typer(no_args_is_help=True)
     app.command("list")(list_sources)
     app.command()(get)
@@ -143,6 +143,6 @@ def _labels(site: dict[str, Any]) -> str:
 
 
 def _short(values: Any) -> list[str]:
-    """The first of some names, those of a mapping with their counts."""
+    """Return the first few names and how many more there are; names of a mapping are followed by their counts."""
     named = [f"{k} {v}" if v else str(k) for k, v in values.items()] if isinstance(values, dict) else list(values)
     return named[:LABELS_SHOWN] + [f"and {len(named) - LABELS_SHOWN} more"] * (len(named) > LABELS_SHOWN)

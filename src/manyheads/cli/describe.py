@@ -32,7 +32,7 @@ _BARS = " ▁▂▃▄▅▆▇█"
 
 
 def describe_flags(arguments: Sequence[str]) -> list[Flag]:
-    """Those flags of ``run`` that define the federation."""
+    """Return those flags of ``run`` that define the federation."""
     return [flag for flag in run_flags(arguments) if flag.path[0] in _USED]
 
 
@@ -112,12 +112,12 @@ def _line(facts: ClientFacts, client: int) -> str:
 
 
 def _draw(facts: FederationFacts, path: Path) -> None:
-    """Every client's labels as a stacked bar."""
+    """Write a chart of every client's labels as stacked bars."""
     if path.suffix not in (".svg", ".png"):
         raise UserError("unknown kind of picture", where="picture", given=str(path), allowed=".svg, .png")
     if facts.labels is None:
         raise UserError("a regression has no labels to draw", where="picture", fix="leave it out")
-    import altair as alt  # slow to import
+    import altair as alt  # slow import
 
     bars = [
         {"client": name, "label": str(label), "samples": count}

@@ -1,4 +1,4 @@
-"""Error messages: one line, and for a bug the file with the traceback."""
+"""Error messages: one line each; the traceback of a bug is written to a file."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def explained(error: Exception) -> UserError | None:
         return error
     if isinstance(error, MemoryError) or _out_of_memory(error):
         return UserError("out of memory", fix=f"use fewer --workers, or fewer clients a round; {_GO_ON}")
-    if isinstance(error, OverflowError) or "without overflow" in str(error):  # torch's words
+    if isinstance(error, OverflowError) or "without overflow" in str(error):  # part of torch's message
         return UserError(
             f"a number is too large to compute with ({error})", fix="likely a step size: try a smaller one"
         )
@@ -63,7 +63,7 @@ def explained(error: Exception) -> UserError | None:
 
 
 def _out_of_memory(error: Exception) -> bool:
-    """Whether torch (on a CPU or a GPU) or numpy ran out of memory, which only their messages tell."""
+    """Whether torch (on a CPU or a GPU) or numpy ran out of memory, recognized by the message of the error."""
     said, words = (
         str(error),
         ("can't allocate memory", "out of memory", "array is too big", "allowed dimension exceeded"),

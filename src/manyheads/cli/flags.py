@@ -18,7 +18,7 @@ SWITCHES = {"--resume", "--live", "--json", "--debug", "--version", "--help"}
 
 
 class Flag(NamedTuple):
-    """An option of the command line and the place of its value in the configuration."""
+    """A command-line option, and the path of its value in the configuration."""
 
     path: tuple[str, ...]
     option: str
@@ -38,7 +38,7 @@ def flags_of(
     names: Mapping[tuple[str, ...], str] | None = None,
     defaults: object = None,
 ) -> list[Flag]:
-    """A flag for every leaf of a settings class: ``--prefix.field-name``, or as ``names`` says."""
+    """Return a flag for every leaf of a settings class: ``--prefix.field-name``, or its spelling in ``names``."""
     flags = []
     for setting in walk(cls, defaults=defaults):
         path = prefix + setting.path
@@ -69,7 +69,7 @@ def _metavar(kind: Any) -> str:
 
 
 def with_flags(function: Callable[..., Any], flags: Iterable[Flag]) -> Callable[..., Any]:
-    """``function(..., flags: dict)`` as a function that typer sees with one option for each flag, all unset at first."""
+    """Wrap ``function(..., flags: dict)`` as a function with one option per flag, None by default, for typer."""
 
     def call(**values: Any) -> Any:
         found = {f.parameter: values.pop(f.parameter) for f in chosen}
@@ -102,7 +102,7 @@ def with_flags(function: Callable[..., Any], flags: Iterable[Flag]) -> Callable[
 
 
 def collect(flags: Sequence[Flag], values: Mapping[str, str | None]) -> dict[str, Any]:
-    """The flags that were given, as a nested table."""
+    """Return the values of the flags that were given, as a nested table."""
     table: dict[str, Any] = {}
     for flag in flags:
         value = values[flag.parameter]
@@ -116,8 +116,8 @@ def collect(flags: Sequence[Flag], values: Mapping[str, str | None]) -> dict[str
 
 
 def given_name(arguments: Sequence[str], option: str) -> str | None:
-    """The value of an option on a command line that is not parsed yet: it decides which flags there are."""
-    found = None  # the last one counts, as when it is parsed
+    """Return an option's value from unparsed arguments; some values decide which other flags exist."""
+    found = None  # the last occurrence counts, as in the parser
     for position, argument in enumerate(arguments):
         if argument == option and position + 1 < len(arguments):
             found = arguments[position + 1]
@@ -127,7 +127,7 @@ def given_name(arguments: Sequence[str], option: str) -> str | None:
 
 
 def given_position(arguments: Sequence[str]) -> str | None:
-    """The first word after the command that is neither an option nor the value of one, before parsing."""
+    """Return the first positional argument after the command, from unparsed arguments."""
     words, value = [], False
     for argument in arguments:
         option = argument.startswith("--")

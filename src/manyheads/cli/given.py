@@ -1,4 +1,4 @@
-"""Settings from flags, files and defaults, flags first: whatever is given is used or refused, never ignored."""
+"""Merges settings from defaults, files and flags; flags take precedence, and unknown settings are refused."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Table = dict[str, Any]
 
 
 def files_of(arguments: Sequence[str]) -> Table:
-    """Settings in the files that a command line, not parsed yet, names: of the run to resume, and of a TOML file."""
+    """Return the settings in the files that unparsed arguments name: the run to resume, and a TOML file."""
     table: Table = {}
     out, position = given_name(arguments, "--out"), given_position(arguments)
     if "--resume" in arguments and out:
@@ -36,7 +36,7 @@ def files_of(arguments: Sequence[str]) -> Table:
 
 
 def refuse_unknown(arguments: Sequence[str]) -> None:
-    """Refuse an unknown name of data, a model or a method: its flags are unknown too, but the name is the mistake."""
+    """Refuse unknown names of data, model or method, before an error about their flags, which are unknown as well."""
     data = given_name(arguments, "--data") or (given_position(arguments) if "compare" in arguments[:1] else None)
     if data and not data.endswith(".toml") and not kind_of(Path(data)):
         source_named(name_of(SOURCES, data))
@@ -46,16 +46,16 @@ def refuse_unknown(arguments: Sequence[str]) -> None:
 
 
 def resumed(out: Path | None, file: str) -> Table | None:
-    """The settings of the run or comparison in a folder; None if there is none."""
+    """Return the settings of the run or comparison in a folder; None if there is none."""
     if out is None:
         raise UserError("--resume needs --out", fix="name the folder to go on with")
     return read_kept_settings(out / file) if kind_of(out / file) else None
 
 
 def with_data(flags: Table, given: str | None = None) -> Table:
-    """The flags, with ``given``, the data named without a flag, among them, and names in place of what was typed for them.
+    """Return the flags with the positional argument ``given`` as the data, and names in place of import paths.
 
-    A path is told apart from a name.
+    Data given as an existing path becomes the name of the source that reads it, and the path.
     """
     data = dict(flags.get("data", {}))
     if given is not None and data.setdefault("name", given) != given:
@@ -71,7 +71,7 @@ def with_data(flags: Table, given: str | None = None) -> Table:
 
 
 def combined(flags: Table, *layers: Mapping[str, Any]) -> Table:
-    """The layers merged in their order, and the flags last; data that a file names must still be there."""
+    """Return the layers merged in order, and the flags last; a data path that comes from a file must exist."""
     table: Table = {}
     for layer in layers:
         table = merged(table, layer)
@@ -83,7 +83,7 @@ def combined(flags: Table, *layers: Mapping[str, Any]) -> Table:
 
 
 def _with_finetune(flags: Table) -> Table:
-    """``--finetune head:10`` as a table of settings."""
+    """Return the flags with a value such as ``--finetune head:10`` parsed into a table of settings."""
     tune = flags.get("finetune", {})
     if "scope" not in tune:
         return flags

@@ -25,7 +25,7 @@ def live(
         Path, typer.Argument(help="a run directory, of a run in progress or finished", show_default=False)
     ],
     *,
-    port: Annotated[int, typer.Option(help="of 127.0.0.1; 0: a free one", min=0, max=65535)] = 0,
+    port: Annotated[int, typer.Option(help="port on 127.0.0.1; 0: any free port", min=0, max=65535)] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")] = False,
 ) -> None:
     """Serve a page with the curves of a run as they grow, on this machine alone, until Ctrl-C.
@@ -38,7 +38,7 @@ def live(
 
       manyheads live runs/my-run --port 8000
     """
-    from manyheads.report.live import Live  # slow to import: drawing
+    from manyheads.report.live import Live  # slow: imports the drawing libraries
     from manyheads.report.runs import read_run
 
     errors = Plain(stderr=True)
@@ -55,7 +55,7 @@ def live(
 
 @contextmanager
 def watched(folder: Path, config: RunConfig, port: int, errors: Console) -> Iterator[None]:
-    """A run that can be watched while the block lasts."""
+    """Serve the live page of a run during the block."""
     from manyheads.report.live import Live
 
     with Live(folder, config, port) as server:

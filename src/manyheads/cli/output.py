@@ -1,4 +1,4 @@
-"""Output of commands. Names of files and sites are printed as they are, never taken for markup."""
+"""Output of commands. Names of files and sites are printed literally, not interpreted as markup."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WARNINGS_SHOWN = 10
 
 
 class Plain(Console):
-    """A console without markup, emoji, control characters or line breaks of its own."""
+    """A console without markup and emoji codes that escapes control characters, and wraps lines only if ``wrap``."""
 
     def __init__(self, *, stderr: bool = False, wrap: bool = False) -> None:
         super().__init__(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=not wrap)

@@ -43,7 +43,9 @@ FineTuning = Annotated[
 ]
 Curve = Annotated[
     str | None,
-    typer.Option(help=r"numbers of samples to measure it for  \[default: 5,10,20,...]", show_default=False),
+    typer.Option(
+        help=r"numbers of training samples to also measure the model for  \[default: 5,10,20,...]", show_default=False
+    ),
 ]
 Exports = Annotated[
     str | None,
@@ -65,7 +67,7 @@ def personalize(
     lr: Annotated[float | None, typer.Option(help=r"step size  \[default: the method's]", show_default=False)] = None,
     test_fraction: Annotated[float, typer.Option(help="part of the samples that is held out to measure")] = 0.3,
     curve: Curve = None,
-    seed: Annotated[int, typer.Option(min=0, help="of the split, the subsets and the training")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="seed of the split, the subsets and the training")] = 0,
     export: Exports = None,
     algorithm: OwnAlgorithm = None,
     model: OwnModel = None,
@@ -90,7 +92,7 @@ def personalize(
     exports, sizes = _exports(export), _numbers(curve)
     import_own(algorithm=algorithm, model=model)
     check_place(out)
-    torch.set_num_threads(1)  # many small operations
+    torch.set_num_threads(1)  # operations are too small for several threads to help
     errors = Plain(stderr=True)
     with errors.status("reading the run") as status:
 
@@ -116,7 +118,7 @@ def personalize(
 
 
 def _facts(out: Path, card: dict[str, Any]) -> dict[str, Any]:
-    """What was measured and written, from the card of the model's folder."""
+    """Return what was measured and exported, from the model card."""
     left_out = [f"no {kind} export: {why}" for kind, why in card["exports_left_out"].items()]
     facts = {"out": str(out), **card["measured"], "exports": card["exports"]}
     return facts | {"warnings": facts["warnings"] + left_out}
@@ -179,7 +181,7 @@ def _training(facts: dict[str, Any]) -> str:
 
 
 def _certainty(score: dict[str, Any], samples: int) -> str:
-    """How many were right, and the interval; blanks where these are not known."""
+    """Format the number of correct predictions and the interval of the accuracy; blanks if there is no interval."""
     if "interval" not in score:
         return " " * 24
     right, interval = f"{score['correct']}/{samples}", "{:.2f} to {:.2f}".format(*score["interval"])

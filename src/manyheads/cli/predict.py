@@ -1,4 +1,4 @@
-"""``manyheads predict``: predictions of a personal model."""
+"""``manyheads predict``: predict with a personal model."""
 
 from __future__ import annotations
 

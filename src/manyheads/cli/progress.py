@@ -1,4 +1,4 @@
-"""Progress of a run, on the error stream: a bar on a terminal, a line now and then elsewhere."""
+"""Progress of a run on standard error: a bar on a terminal, otherwise a line every few seconds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SECONDS_BETWEEN_LINES = 5.0
 
 
 class _Follow:
-    """Called with every round's record."""
+    """Updates the progress display; called with the record of each round."""
 
     def __init__(self, console: Console, bar: Progress, rounds: int, name: str) -> None:
         self.console, self.bar, self.rounds = console, bar, rounds
@@ -63,7 +63,7 @@ def title_of(metric: str) -> str:
 
 @contextmanager
 def progress(console: Console, rounds: int, name: str) -> Iterator[_Follow]:
-    """Follow a run of this many rounds."""
+    """Show the progress of a run with this many rounds during the block."""
     columns = (
         Words("{task.description}"),
         BarColumn(),

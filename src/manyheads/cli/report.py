@@ -1,4 +1,4 @@
-"""``manyheads report``: a page, and figures, of what is in a folder."""
+"""``manyheads report``: write the report and the figures of a comparison or of runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def report(
     ] = None,
     formats: Annotated[
         str | None,
-        typer.Option("--format", help="of the figures  \\[default: svg,png]", metavar="svg,png", show_default=False),
+        typer.Option(
+            "--format", help="formats of the figures  \\[default: svg,png]", metavar="svg,png", show_default=False
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")] = False,
 ) -> None:
@@ -44,7 +46,7 @@ def report(
 
       manyheads report runs/fedavg runs/fedrep --out both.html
     """
-    from manyheads.experiments.results import RESULTS  # slow to import, as drawing is
+    from manyheads.experiments.results import RESULTS  # these imports are slow
     from manyheads.report.figures import write_figures
     from manyheads.report.page import write_report
     from manyheads.report.runs import write_run_report

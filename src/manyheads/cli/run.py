@@ -34,7 +34,7 @@ from manyheads.run.result import Run
 
 __all__ = ["run", "run_flags"]
 
-# How flags are spelled where the path in the configuration is not what people would type.
+# Flags whose spelling is not derived from their path in the configuration.
 _SPELLED: dict[tuple[str, ...], str] = {
     ("engine", "mode"): "--engine",
     ("engine", "workers"): "--workers",
@@ -44,15 +44,15 @@ _SPELLED: dict[tuple[str, ...], str] = {
 }
 _CHOSEN = {"data": SOURCES, "model": MODELS, "algorithm": ALGORITHMS}
 DEFAULTS = {"engine": {"workers": "0"}}
-"""what the command line assumes unless told otherwise: all cores"""
+"""defaults of this command: all cores"""
 Port = Annotated[
     int | None,
-    typer.Option(help="of 127.0.0.1, for --live  \\[default: a free one]", min=0, max=65535, show_default=False),
+    typer.Option(help="port on 127.0.0.1 for --live  \\[default: any free port]", min=0, max=65535, show_default=False),
 ]
 
 
 def run_flags(arguments: Sequence[str]) -> list[Flag]:
-    """The flags of ``run``: those of every run, and those of the data, model and algorithm that are named."""
+    """Return the flags of ``run``: those of every run, and those of the data, model and algorithm that are named."""
     flags = []
     for flag in flags_of(Config, "Run", names=_SPELLED, defaults=build(Config, DEFAULTS, where="config")):
         chosen = flag.path[0] in _CHOSEN
@@ -64,7 +64,7 @@ def run_flags(arguments: Sequence[str]) -> list[Flag]:
     for kind, known in _CHOSEN.items():
         table = config.get(kind, {})
         named = table.get("name") if isinstance(table, dict) else None
-        fallback = named if isinstance(named, str) else None  # anything else is refused when it is built
+        fallback = named if isinstance(named, str) else None  # other types are refused when the configuration is built
         typed = given_name(arguments, f"--{kind}")
         name = name_of(known, typed) if typed else fallback or getattr(Config(), kind).get("name", goes_with)
         if kind == "data" and name not in known and kind_of(Path(name)):
@@ -138,7 +138,7 @@ def run(
 
 
 def _saved(place: Path) -> str:
-    """What a resume need not do again, in words."""
+    """Return a sentence with the number of saved rounds, and the command to resume."""
     if not (place / RUN).exists():
         return "nothing is saved yet"
     rounds = next(iter(rounds_on_disk(place / "checkpoint")), 0)

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP: each stops the command, with exit code 130."""
+"""Signal handling: Ctrl-C, SIGTERM and SIGHUP stop the command with exit code 130."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ STOPPED = 130
 """the exit code"""
 
 RETRY_AFTER = 0.01
-"""seconds until a lost interrupt is raised again"""
+"""seconds until a lost KeyboardInterrupt is raised again"""
 
 asked = False
 """whether a signal asked to stop"""
 
 lost = False
-"""whether its interrupt was lost and not yet raised again"""
+"""whether its KeyboardInterrupt was lost and not yet raised again"""
 
 
 def at_once() -> None:
-    """From now on, a signal ends the process: no work has started, and an exception during imports may be lost."""
+    """Make signals end the process immediately: during imports, which may swallow exceptions, no work has started."""
     _handle(_end)
 
 
 def by_interrupt() -> None:
-    """From now on, a signal is a KeyboardInterrupt, so that work can be cleaned up."""
+    """Make signals raise KeyboardInterrupt, so that running work can be cleaned up."""
     _handle(_interrupt)
     signal.signal(signal.SIGALRM, _retry)
     sys.unraisablehook = _unraisable
 
 
 def check() -> None:
-    """Stop if a signal asked for it: its interrupt is lost in a finalizer, or in a library that catches it."""
+    """Raise KeyboardInterrupt if a signal came whose interrupt was swallowed by a finalizer or a library."""
     if asked:
         _raise()
 
@@ -52,12 +52,12 @@ def stopped() -> int:
 
 def _handle(handler: Callable[[int, FrameType | None], None]) -> None:
     for stop in STOPS:
-        if signal.getsignal(stop) is not signal.SIG_IGN:  # nohup, and jobs in the background of a script
+        if signal.getsignal(stop) is not signal.SIG_IGN:  # ignored under nohup and in background jobs of scripts
             signal.signal(stop, handler)
 
 
 def _unraisable(error: Any) -> None:
-    """An interrupt in a finalizer is only printed and then lost: raise it again a little later."""
+    """Schedule a KeyboardInterrupt raised in a finalizer to be raised again, as Python only prints such exceptions."""
     global lost
     if error.exc_type is KeyboardInterrupt:
         lost = True
@@ -78,7 +78,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _retry(number: int, frame: FrameType | None) -> None:
-    if lost:  # else it was raised in the meantime, and a second one would disturb how the first is handled
+    if lost:  # otherwise it was already raised again, and a second one would disturb its handling
         _raise()
 
 

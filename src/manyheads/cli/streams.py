@@ -1,4 +1,4 @@
-"""Standard output and error that may be full, closed, or no longer read."""
+"""Standard output and error that cope with full disks, closed descriptors and closed pipes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["guard"]
 
 
 class _Output(io.FileIO):
-    """Standard output: an error is raised once; a reader that closes the pipe, as ``head`` does, is no error."""
+    """Standard output: the first write error is raised, later ones are not; a closed pipe (``head``) is no error."""
 
     over = False
 
@@ -39,11 +39,11 @@ class _Errors(_Output):
 
 
 def guard() -> None:
-    """Replace the streams of this process by these."""
+    """Replace the standard streams of this process by these classes."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)
-        except OSError:  # closed: occupied, so that no file of ours gets its number
+        except OSError:  # closed: opened again, so that no other file gets this descriptor
             os.open(os.devnull, os.O_RDONLY)
     sys.stdout = _text(_Output(1, "w", closefd=False), sys.stdout)
     sys.stderr = _text(_Errors(2, "w", closefd=False), sys.stderr)
@@ -52,5 +52,5 @@ def guard() -> None:
 def _text(raw: io.FileIO, before: Any) -> io.TextIOWrapper:
     encoding = getattr(before, "encoding", None) or "utf-8"
     lines = raw.isatty() or raw.fileno() == 2
-    # names of files and sites need not be text of this terminal
+    # names of files and sites may not be encodable in the terminal's encoding
     return io.TextIOWrapper(io.BufferedWriter(raw), encoding, errors="backslashreplace", line_buffering=lines)

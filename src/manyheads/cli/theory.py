@@ -1,4 +1,4 @@
-"""``manyheads theory``: a paper's theorem beside a live run."""
+"""``manyheads theory``: check a paper's theorem against a run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROWS_SHOWN = 40
 
 
 def theory_flags(arguments: Sequence[str]) -> list[Flag]:
-    """The flags of the paper that is named."""
+    """Return the flags of the paper that ``arguments`` name."""
     named = next((a for a in arguments if a in PAPERS), None) if "theory" in arguments[:2] else None
     return flags_of(PAPERS.find(named), f"Theory {named}") if named else []
 
@@ -82,7 +82,7 @@ def theory(
             figure_of(runs[0]).save(str(temporary), format=figure.suffix[1:])
         errors.print(f"figure: {figure}")
     if as_json:
-        plain = [run.get("series", {}) | run for run in runs]  # the main run's series by their own names too
+        plain = [run.get("series", {}) | run for run in runs]  # the main run's series are also top-level keys
         typer.echo(to_json(plain[0] if seeds == 1 else {"paper": name, "seeds": seeds, "runs": plain}))
     else:
         _show(runs)
@@ -128,7 +128,7 @@ def _are_rows(value: Any) -> bool:
 
 
 def _show_conditions(console: Console, name: str, runs: list[list[dict[str, Any]]]) -> None:
-    """✓ holds, ✗ does not, ? cannot be decided; over several seeds, in how many it holds."""
+    """Print the conditions: ✓ holds, ✗ fails, ? undecided; where seeds differ, in how many of them it holds."""
     table = Table("", name, "value", "needs", box=None, pad_edge=False)
     for over_seeds in zip(*runs, strict=True):
         holds = [c["holds"] for c in over_seeds]
@@ -152,7 +152,7 @@ def _show_rows(console: Console, name: str, rows: list[dict[str, Any]]) -> None:
 
 
 def _leaves(value: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    """Numbers and words by their path, and series of numbers."""
+    """Yield all values of nested tables by dotted path, except lists of rows."""
     for key, item in value.items():
         here = f"{path}.{key}" if path else key
         if isinstance(item, dict):

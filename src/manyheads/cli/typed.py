@@ -1,4 +1,4 @@
-"""Names on the command line: registered ones, or ``package.module:Name``, which is imported. Files import nothing."""
+"""Names on the command line: registered ones, or import paths ``package.module:Name``. Files import nothing."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ __all__ = ["OwnAlgorithm", "OwnModel", "import_own", "import_typed", "name_of", 
 
 OwnAlgorithm = Annotated[
     str | None,
-    typer.Option("--algorithm", help="of a run with a method of your own: package.module:Name", show_default=False),
+    typer.Option("--algorithm", help="your own method, if the run used one: package.module:Name", show_default=False),
 ]
 OwnModel = Annotated[
     str | None,
-    typer.Option("--model", help="of a run with a model of your own: package.module:Name", show_default=False),
+    typer.Option("--model", help="your own model, if the run used one: package.module:Name", show_default=False),
 ]
 
 
 class _Place(NamedTuple):
-    """An option that takes names, and where its value stands in a table of flags."""
+    """An option that takes names, the path of its value in the table of flags, and the registry of the names."""
 
     option: str
     path: tuple[str, ...]
@@ -53,9 +53,9 @@ _PLACES = (
 
 
 def name_of(known: Registry[Any], typed: str) -> str:
-    """The name of what was typed, with whatever follows it (``+ft``, the values of a partition).
+    """Return the registered name for what was typed, importing an import path; a suffix (``+ft``, ``:5``) is kept.
 
-    A path that exists is a path, whatever it looks like.
+    An existing file or folder is returned as it is, even if it looks like an import path.
     """
     if ":" not in typed or typed in known or kind_of(Path(typed)):
         return typed
@@ -68,21 +68,21 @@ def name_of(known: Registry[Any], typed: str) -> str:
 
 
 def import_typed(arguments: Sequence[str]) -> None:
-    """Import what a command line, not parsed yet, names by an import path."""
+    """Import the classes that unparsed arguments name by import path."""
     for option, _, known in _PLACES:
         for word in (given_name(arguments, option) or "").split(","):
             name_of(known, word)
 
 
 def import_own(**typed: str | None) -> None:
-    """Import things of a user's own, by their kind."""
+    """Import user-defined classes; each keyword is a kind of class, and its value the import path."""
     for kind, path in typed.items():
         if path:
             KINDS[kind].imported(path, where=kind)
 
 
 def with_names(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """The flags with names where import paths were typed."""
+    """Return the flags with import paths replaced by registered names."""
     table = dict(flags)
     for _, (first, *rest), known in _PLACES:
         if first not in table:

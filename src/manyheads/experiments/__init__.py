@@ -1,4 +1,4 @@
-"""Experiments: several runs that answer one question together."""
+"""Experiments: comparisons of methods, made of several runs."""
 
 from manyheads.experiments.compare import Comparison, compare
 from manyheads.experiments.results import ComparisonResult, MethodResult

@@ -1,7 +1,7 @@
 """Compare methods on one federation: who gains from federating?
 
-For every method, step sizes are tried on the first seed and judged on validation samples; the best goes on with the other
-seeds. Only then are the final models tried on test samples. All of it is kept in a folder, from which it can go on::
+Every method is trained with each step size and the first seed, and scored on validation samples; the best step size is
+repeated with the other seeds. Only final models are scored on test samples. The folder can be resumed, and holds::
 
     runs/METHOD-lrRATE-sSEED-HASH  run directories (see :mod:`manyheads.experiments.study`)
     compare.json                   the results
@@ -53,8 +53,8 @@ def compare(
     """Compare methods on a federation.
 
     A method is a name (``"fedavg+ft"``: after fine-tuning), an algorithm with settings of its own, its class, or a pair of
-    a label and one of these; ``options`` are settings for methods given by name. ``metrics`` are told beside the task's own,
-    by which methods are judged. ``manyheads compare --json`` prints what comes out.
+    a label and one of these; ``options`` are settings for methods given by name. Methods are compared by the task's own
+    metric; ``metrics`` are reported in addition. ``manyheads compare --json`` prints the same result as JSON.
 
     >>> from manyheads.algorithms import FedRep
     >>> from manyheads.data import Classes, Digits, federate
@@ -94,7 +94,7 @@ def _compared(
     out: str | Path | None,
     resume: bool,
 ) -> ComparisonResult:
-    """The comparison of what is given, in its folder or in one that is forgotten."""
+    """Run the comparison in the folder ``out``, or in a temporary one."""
     federation = federation.with_validation(comparison.validation, training.seed)
     refuse_unfit(federation)
     build, made = model_from(model, federation.sample_shape, federation.outputs, str(federation.train.x.dtype))
@@ -109,7 +109,7 @@ def _compared(
 
 
 def _command(methods: Methods, model: str, comparison: Comparison, training: Training) -> str:
-    """How to do it again, but for fine-tuning, monitors and the engine."""
+    """Return the Python call that repeats the comparison, without its fine-tuning, monitors and engine settings."""
     arguments = {
         "methods": written(methods),
         "rounds": training.rounds,

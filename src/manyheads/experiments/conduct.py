@@ -1,4 +1,4 @@
-"""The course of a comparison: step sizes are tried, the best are repeated, the final models are judged."""
+"""The steps of a comparison: tune step sizes, repeat the best with all seeds, score the final models."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["run_comparison"]
 
 MONITORS = ("cka", "head_diversity", "drift")
 POINTS = 10
-"""evaluations in a learning curve, at most"""
+"""approximate number of evaluations in a learning curve"""
 
 
 def run_comparison(
@@ -37,9 +37,9 @@ def run_comparison(
     say: Callable[[str], None] = warnings.warn,
     begin: Callable[[], None] = lambda: None,
 ) -> ComparisonResult:
-    """Do what is left to do of a comparison.
+    """Run a comparison, or the rest of an interrupted one.
 
-    ``begin`` is called once it is clear that what is there already is of the same comparison.
+    ``begin`` is called once existing runs in the folder are known to belong to the same comparison.
     """
     refuse_unfit(plan.federation)
     study, methods, unfit = _study(plan)
@@ -50,7 +50,7 @@ def run_comparison(
     with at_work(study, plan.training.engine.resolved_workers(), progress, say) as do:
         do(train_trial, [trials[name][rate, plan.seeds[0]] for name in methods for rate in rates[name]])
         scores = {n: {r: _validated(study, trials[n][r, plan.seeds[0]]) for r in rates[n]} for n in methods}
-        chosen = {n: max(sound, key=lambda r: sound[r]) for n, each in scores.items() if (sound := _sound(each))}
+        chosen = {n: max(sound, key=lambda r: sound[r]) for n, each in scores.items() if (sound := _not_diverged(each))}
         _refuse_diverged(ALONE in chosen, "every step size")
         finals = {name: [trials[name][rate, seed] for seed in plan.seeds] for name, rate in chosen.items()}
         do(train_trial, [trial for each in finals.values() for trial in each])
@@ -66,7 +66,10 @@ def run_comparison(
 
 
 def _study(plan: Plan) -> tuple[Study, dict[str, Method], dict[str, str]]:
-    """The runs to be made, the methods, and those that do not go with this model and were not asked for, with the reason."""
+    """Return the study, the methods to compare, and the methods left out because they do not fit, with the reasons.
+
+    Only methods implied by ``all`` are left out; one that was named is refused.
+    """
     training = replace(
         plan.training,
         evaluate=Evaluate(split="validation", every=max(1, plan.training.rounds // POINTS), also="always"),
@@ -91,7 +94,7 @@ def _study(plan: Plan) -> tuple[Study, dict[str, Method], dict[str, str]]:
 
 
 def _metrics(plan: Plan) -> tuple[SampleMetric, tuple[Metric, ...]]:
-    """What methods are judged by, the task's first metric that every sample has; and what else is told."""
+    """Return the metric that methods are compared by (the task's first sample-wise one), and the further metrics."""
     task = task_named(plan.federation.task)
     found = metrics_for(task, plan.comparison.metrics)
     score = next(metric for metric in found if isinstance(metric, SampleMetric))
@@ -100,14 +103,14 @@ def _metrics(plan: Plan) -> tuple[SampleMetric, tuple[Metric, ...]]:
 
 
 def _validated(study: Study, trial: Trial) -> tuple[float, float] | None:
-    """Score and minus loss on validation samples after the last round; None if the run diverged."""
+    """Return score and negative loss (higher is better) on validation samples at the end; None if the run diverged."""
     last = None if study.diverged(trial) else study.curve(trial)[-1]
     if last is None or last.score is None or last.loss is None:
         return None
     return study.sign * last.score, -last.loss
 
 
-def _sound(scores: Mapping[float | None, tuple[float, float] | None]) -> dict[float | None, tuple[float, float]]:
+def _not_diverged(scores: Mapping[float | None, tuple[float, float] | None]) -> dict[float | None, tuple[float, float]]:
     return {rate: score for rate, score in scores.items() if score is not None}
 
 
@@ -119,7 +122,7 @@ def _refuse_diverged(there: bool, with_what: str) -> None:
 def _concluded(
     plan: Plan, study: Study, found: Judged, left_out: dict[str, str], say: Callable[[str], None]
 ) -> ComparisonResult:
-    """All that was found, also as a file."""
+    """Build the result of the comparison and write it to its folder."""
     loss = plan.federation.encoding.loss
     result = ComparisonResult(
         rounds=plan.training.rounds,
@@ -139,13 +142,13 @@ def _concluded(
         described=description(plan.out),
         command=plan.command,
     )
-    _say_if_other(plan.out, say)
+    _warn_if_stale(plan.out, say)
     result.write(plan.out)
     return result
 
 
-def _say_if_other(out: Path, say: Callable[[str], None]) -> None:
-    """Results that are in a folder already and are not those of its settings are told, and made again."""
+def _warn_if_stale(out: Path, say: Callable[[str], None]) -> None:
+    """Report existing results in the folder that are damaged or of other settings, as they will be overwritten."""
     if (out / RESULTS).exists():
         try:
             other = read_json(out / RESULTS).get("described") != description(out)

@@ -1,4 +1,4 @@
-"""A federation in numbers: sizes, labels, and how far clients are from all together."""
+"""Statistics of a federation: sizes, labels, and distances of the clients' data from the pooled data."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from manyheads.metrics.heterogeneity import EXACT_POINTS
 __all__ = ["DISTANCES", "ClientFacts", "Distances", "FederationFacts", "federation_facts"]
 
 CLIENT_POINTS, POOL_POINTS, PROJECTIONS = 500, 1000, 50
-"""samples and directions with which distances of inputs are estimated"""
+"""samples of a client, samples of the pooled data, and random projections used to estimate input distances"""
 DISTANCES = {
     "total_variation": "label distance (total variation)",
     "target_wasserstein": "target distance (1-Wasserstein)",
     "input_wasserstein": "input distance (1-Wasserstein)",
 }
-"""of each client from all clients together: a field of :class:`ClientFacts`, and what an axis says"""
+"""distances of each client from all clients together: the field of :class:`ClientFacts`, and its title in charts"""
 
 
 @dataclass(frozen=True)
 class Samples:
-    """Of all clients together."""
+    """Numbers of samples of all clients together."""
 
     train: int
     test: int
@@ -37,7 +37,7 @@ class Samples:
 
 @dataclass(frozen=True)
 class Range:
-    """Of the clients' numbers of samples."""
+    """Range of the number of samples per client."""
 
     min: int
     median: float
@@ -52,7 +52,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Targets:
-    """Of a client's training samples in a regression."""
+    """Mean and standard deviation of the targets of a client's training samples, in a regression."""
 
     mean: Real
     std: Real
@@ -60,7 +60,7 @@ class Targets:
 
 @dataclass(frozen=True)
 class Distances:
-    """Of each client's training samples from those of all clients."""
+    """Distances of each client's training samples from those of all clients."""
 
     mean: Real
     max: Real
@@ -70,27 +70,27 @@ class Distances:
 
 @dataclass(frozen=True, kw_only=True)
 class ClientFacts:
-    """Some clients, and how far each of them is from all that train."""
+    """Sizes, labels and distances of some clients; distances are from all training clients together."""
 
     clients: int
     names: tuple[str, ...]
     sizes: Sizes
     input_wasserstein: Distances | None
     labels: tuple[tuple[int, ...], ...] | None = None
-    """training samples of each label, client by client; of a classification"""
+    """[clients, labels]: numbers of training samples; None in a regression"""
     targets: tuple[Targets, ...] | None = None
     total_variation: Distances | None = None
     target_wasserstein: Distances | None = None
 
     @property
     def distances(self) -> dict[str, Distances]:
-        """Those of :data:`DISTANCES` that there are."""
+        """The distances of :data:`DISTANCES` that are defined for these clients, by name."""
         return {name: found for name in DISTANCES if (found := getattr(self, name))}
 
 
 @dataclass(frozen=True, kw_only=True)
 class FederationFacts(ClientFacts):
-    """A whole federation; ``clients`` are those that train."""
+    """Facts of a whole federation; ``clients`` counts the training clients, ``new`` describes held-out ones."""
 
     data: str
     task: str
@@ -103,7 +103,7 @@ class FederationFacts(ClientFacts):
 
 
 def federation_facts(federation: Federation, seed: int) -> FederationFacts:
-    """Sizes, labels and distances of all clients."""
+    """Return sizes, labels and distances of all clients."""
     return FederationFacts(
         data=federation.name,
         task=federation.task,
@@ -118,7 +118,7 @@ def federation_facts(federation: Federation, seed: int) -> FederationFacts:
 
 
 def _differences(federation: Federation, all_: Federation, seed: int) -> dict[str, Any]:
-    """Sizes of the clients and their distances from ``all_`` clients that train."""
+    """Return the fields of :class:`ClientFacts`: sizes, labels and distances from the training clients ``all_``."""
     clients = range(len(federation))
     facts: dict[str, Any] = {
         "clients": len(federation),
@@ -138,14 +138,14 @@ def _differences(federation: Federation, all_: Federation, seed: int) -> dict[st
 
 
 def _input_distances(federation: Federation, all_: Federation, seed: int) -> Distances | None:
-    """Of each client's inputs from all; None for words and other codes, between which there is no distance."""
+    """Return the distance of each client's inputs from all inputs; None for token codes, which have no distance."""
     if not (np.issubdtype(all_.train.x.dtype, np.floating) or all_.scaling):
         return None
     if federation.sample_shape != all_.sample_shape:
         return None
     pool = all_.train.x[_some(len(all_.train.x), POOL_POINTS, seed, 0)]
     largest = max(len(pool), int(federation.train.sizes.max()))
-    # one way for all clients: exact and sliced distances are not comparable
+    # the same method for all clients: exact and sliced distances are not comparable
     method: Literal["exact", "sliced"] = "exact" if largest <= EXACT_POINTS or pool[0].size == 1 else "sliced"
     pool = _vectors(all_, pool)
     distances = []
@@ -163,7 +163,7 @@ def _some(rows: int, most: int, seed: int, *address: int) -> np.ndarray:
 
 
 def _vectors(federation: Federation, x: np.ndarray) -> np.ndarray:
-    """Inputs as the model sees them."""
+    """Return inputs as flat vectors, scaled as the model gets them."""
     if federation.scaling:
         axes = (-1, *[1] * (x.ndim - 2))
         mean, std = (np.reshape(v, axes) for v in (federation.scaling.mean, federation.scaling.std))

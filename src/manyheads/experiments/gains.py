@@ -1,4 +1,4 @@
-"""What a method gains over training alone: of every site, and on average."""
+"""Gains of a method over training alone: per site, and on average."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Verdict = Literal["gains", "loses", "unclear"]
 
 @dataclass(frozen=True, kw_only=True)
 class Gain:
-    """Over training alone, higher is better, with its 95 % interval."""
+    """A gain over training alone (positive is better), with its 95 % interval."""
 
     gain: Real
     interval: Interval
@@ -22,7 +22,7 @@ class Gain:
 
 @dataclass(frozen=True)
 class Counts:
-    """Sites of each verdict."""
+    """Number of sites with each verdict."""
 
     gains: int
     loses: int
@@ -35,7 +35,7 @@ class Counts:
 
 @dataclass(frozen=True, kw_only=True)
 class MeanGain(Gain):
-    """Over all sites, on test samples."""
+    """The mean gain over all sites, on test samples."""
 
     verdict: Verdict
     clients: Counts
@@ -43,7 +43,7 @@ class MeanGain(Gain):
 
 @dataclass(frozen=True, kw_only=True)
 class SiteGain(Gain):
-    """Of one site, on its test samples."""
+    """The gain of one site, on its test samples."""
 
     client: int
     name: str

@@ -1,4 +1,4 @@
-"""The methods of a comparison: an algorithm, and whether its models are fine-tuned before they are judged."""
+"""The methods of a comparison: an algorithm, and whether its models are fine-tuned before they are scored."""
 
 from __future__ import annotations
 
@@ -18,41 +18,41 @@ __all__ = ["TUNED", "USUAL", "Given", "Method", "Methods", "methods_of", "writte
 TUNED, ALL = "+ft", "all"
 USUAL = (ALONE, "fedavg", "fedavg+ft", "fedprox", "scaffold", "fedper", "fedrep", "perfedavg", "ditto", "apfl")
 _OPTIONS: dict[str, dict[str, Any]] = {"scaffold": {"server_lr": 1.0}}
-"""settings other than a method's defaults: SCAFFOLD's as in its own paper"""
+"""settings that differ from a method's defaults: SCAFFOLD's server step size as in its paper"""
 Options = Mapping[str, Mapping[str, Any]]
 Given = str | Algorithm | type[Algorithm]
 """a method: its name (NAME+ft: after fine-tuning), an algorithm with its settings, or its class"""
 Methods = Iterable[Given | tuple[str, Given] | Mapping[str, Given]] | Mapping[str, Given]
-"""several, with labels or without"""
+"""several methods, with or without labels"""
 
 
 @dataclass(frozen=True)
 class Method:
-    """One row of the table."""
+    """A method of a comparison: an algorithm with a label."""
 
     label: str
     algorithm: Algorithm
     finetuned: bool
     asked: bool = True
-    """False if it is there because all methods are, and is left out if it does not fit"""
+    """False if only ``all`` implied it; it is then left out if it does not fit the model or the data"""
 
     def at(self, rate: float | None, population: int) -> Algorithm:
-        """The algorithm with a step size; with None, its own."""
+        """Return the algorithm with a step size; None keeps its own."""
         if rate is None:
             return self.algorithm
         return changed(self.algorithm, self.algorithm.step_sizes(rate, population))
 
     def rates(self, tried: Sequence[float], population: int) -> tuple[float | None, ...]:
-        """The step sizes to choose from: None, its own, of a method that does not say what tuning varies."""
+        """Return the step sizes to choose from; only None (its own) if the algorithm declares no step size to tune."""
         return tuple(tried) if self.algorithm.step_sizes(tried[0], population) else (None,)
 
 
 def methods_of(given: Methods, batch: int | None = None, options: Options | None = None) -> dict[str, Method]:
-    """The methods by their labels, training alone first.
+    """Return the methods by label, training alone first.
 
-    ``all`` stands for every algorithm there is, and FedAvg fine-tuned. ``batch`` and ``options`` (settings by name) are
-    for methods given by name or class; an algorithm that is given keeps its own. A pair, or an entry of a mapping, gives
-    a method a label; without one it is the algorithm's name, with the settings that tell it from others of that name.
+    ``all`` stands for every registered algorithm, and FedAvg with fine-tuning. ``batch`` and ``options`` (by name) are
+    for methods given by name or class; an algorithm object keeps its own settings. A pair, or an entry of a mapping,
+    gives a method a label; the default is the algorithm's name, with its settings where several have the same name.
 
     >>> from manyheads.algorithms import FedRep
     >>> list(methods_of(["fedrep", FedRep(head_epochs=2), ("mine", FedRep(head_epochs=3))]))
@@ -81,7 +81,7 @@ def methods_of(given: Methods, batch: int | None = None, options: Options | None
 
 
 class _Item(NamedTuple):
-    """A method as it was given."""
+    """A method as the user gave it: a name, an algorithm or a class."""
 
     label: str | None
     thing: Given
@@ -89,7 +89,7 @@ class _Item(NamedTuple):
 
 
 class _Asked(NamedTuple):
-    """A method whose algorithm is made."""
+    """A method with its algorithm built."""
 
     label: str | None
     algorithm: Algorithm
@@ -98,7 +98,7 @@ class _Asked(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What the algorithm is, its step size aside, which is tuned."""
+        """Identity of the algorithm: its class and settings except the step size, which is tuned."""
         tuned = changed(self.algorithm, self.algorithm.step_sizes(0.1, 2))
         return f"{type(tuned)} {to_json(as_dict(tuned))}"
 
@@ -111,7 +111,7 @@ class _Asked(NamedTuple):
 
 
 def _items(given: Any) -> Iterator[_Item]:
-    """Every method with its label, if it has one."""
+    """Yield every method with its label, if it has one."""
     several: Iterable[Any] = [given] if isinstance(given, str | Mapping) else given
     for entry in several:
         if isinstance(entry, Mapping):
@@ -125,7 +125,7 @@ def _items(given: Any) -> Iterator[_Item]:
 
 
 class _Maker:
-    """Makes algorithms of names and classes, with settings that must all be used."""
+    """Builds algorithms from names and classes, and remembers which options were used."""
 
     def __init__(self, batch: int | None, options: Options) -> None:
         self.batch, self.options, self.used = batch, options, set[str]()
@@ -160,7 +160,7 @@ class _Maker:
 
 
 def _label(method: _Asked, told_apart: bool) -> str:
-    """The algorithm's name, with the settings that are not its usual ones if that is needed."""
+    """Return the algorithm's name, followed by its non-default settings if ``told_apart``."""
     told = ""
     if told_apart:
         usual = dict(_flat(as_dict(_usual(method.algorithm, _OPTIONS.get(method.algorithm.name)))))
@@ -170,7 +170,7 @@ def _label(method: _Asked, told_apart: bool) -> str:
 
 
 def _usual(algorithm: Algorithm, options: Mapping[str, Any] | None = None) -> Algorithm:
-    """The algorithm with its defaults, or with its own settings where it has none."""
+    """Return the algorithm with default settings; fields without a default keep their values."""
     own = {f.name: getattr(algorithm, f.name) for f in fields(algorithm)}  # type: ignore[arg-type]
     needed = {f.name for f in fields(algorithm) if f.default is MISSING and f.default_factory is MISSING}  # type: ignore[arg-type]
     return type(algorithm)(**{k: own[k] for k in needed}, **(options or {}))
@@ -185,7 +185,7 @@ def _flat(table: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]
 
 
 def written(method: Any) -> str:
-    """A method, or what holds some, as one writes it in Python, without the settings that are defaults.
+    """Return a method, or a list or mapping of methods, as Python source, without settings at their defaults.
 
     >>> from manyheads.algorithms import FedRep
     >>> written(["fedavg", FedRep(head_epochs=2)])

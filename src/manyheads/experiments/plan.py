@@ -1,4 +1,4 @@
-"""A comparison before it is done: its settings, and all that they name, built."""
+"""What a comparison needs before it starts: its settings, and the objects built from them."""
 
 from __future__ import annotations
 
@@ -23,39 +23,39 @@ RATES = (0.01, 0.03, 0.1, 0.3)
 
 @settings
 class Comparison:
-    """What is compared, and how carefully."""
+    """Settings of a comparison."""
 
     methods: tuple[str, ...] = USUAL
-    """methods; NAME+ft: after fine-tuning; all: every one there is"""
+    """methods; NAME+ft: after fine-tuning; all: every registered method"""
     seeds: Annotated[int, Field(ge=1)] = 3
     """repetitions, each with its own initial model and order of samples, the same for all methods"""
     rates: Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(min_length=1)] = RATES
-    """step sizes to choose from, for every method by its validation samples"""
+    """step sizes to choose from, for each method by its score on validation samples"""
     validation: Annotated[float, Field(gt=0, lt=1)] = 0.2
-    """part of each client's training samples that is set aside to choose by"""
+    """part of each client's training samples that is set aside for validation"""
     batch: Annotated[int, Field(ge=0)] | None = None
-    """samples a step, for all methods; without it, each method's own"""
+    """batch size of all methods; without it, each method's own"""
     target: float | None = None
-    """accuracy (or loss) to which rounds and bytes are counted; without it, that of training alone"""
+    """score for which rounds and bytes until it is reached are counted; without it, the score of training alone"""
     metrics: tuple[str, ...] = ()
-    """what else is told of the final models on test samples, by names of metrics; choices are made by the task's own"""
+    """further metrics to report of the final models on test samples; methods are compared by the task's own metric"""
     options: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """settings of methods, in a file: [options.fedrep] head_epochs = 5"""
+    """settings of methods by name; in a file: [compare.options.fedrep] head_epochs = 5"""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A comparison with everything built."""
+    """A comparison with its federation, model and methods built."""
 
     federation: Federation
-    """with validation samples"""
+    """the federation, with validation samples set aside"""
     model: Callable[[int], Model]
-    """makes one of a seed"""
+    """builds the initial model from a seed"""
     training: Training
     comparison: Comparison
     methods: Mapping[str, Method]
     config: dict[str, Any]
-    """how the data and the model were made"""
+    """settings of the data and the model"""
     out: Path
     command: str = ""
 
@@ -65,14 +65,14 @@ class Plan:
 
     @property
     def most_rounds(self) -> int:
-        """Rounds that it takes, at most: methods that share a run take fewer."""
+        """Upper bound of the rounds to train; methods that share a run need fewer."""
         trained = {m.label.removesuffix(TUNED) for m in self.methods.values()}
         runs = len(trained) * len(self.comparison.rates) + len(self.methods) * (self.comparison.seeds - 1)
         return self.training.rounds * runs
 
 
 def refuse_unfit(federation: Federation) -> None:
-    """Nothing can be gained from others where there are none, and nothing be told where nothing is measured."""
+    """Refuse a federation with a single client, or without any test or validation samples."""
     if len(federation) == 1:
         raise UserError(
             f"{federation.name}: nothing to federate, there is only {federation.client_name(0)}",

@@ -1,4 +1,4 @@
-"""What a comparison found: frozen dataclasses, kept in a file ``compare.json`` from which the report is made."""
+"""Results of a comparison: frozen dataclasses, saved as ``compare.json``, from which the report is made."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 ALONE = "local"
-"""the yardstick: everyone trains alone"""
+"""label of the baseline: each client trains alone"""
 RESULTS = "compare.json"
 SCHEMA, READABLE = 2, (1, 2)
 AGAIN = "make it again: manyheads compare --resume --out FOLDER"
@@ -41,11 +41,11 @@ AGAIN = "make it again: manyheads compare --resume --out FOLDER"
 
 @dataclass(frozen=True)
 class Point:
-    """Of a learning curve, on validation samples: mean, lowest and highest of the seeds."""
+    """A point of a learning curve on validation samples: mean, minimum and maximum over seeds."""
 
     round: int
     bytes: int
-    """sent by and to all clients until then"""
+    """bytes sent by and to all clients up to this round"""
     score: Real
     low: Real
     high: Real
@@ -61,7 +61,7 @@ class Observed:
 
 @dataclass(frozen=True)
 class MetricLevel:
-    """A further metric: the mean over clients of each one's test samples; mean, lowest and highest of the seeds."""
+    """A further metric on test samples, averaged over clients: mean, minimum and maximum over seeds."""
 
     mean: Real
     low: Real
@@ -79,12 +79,12 @@ class RateTried:
 
 @dataclass(frozen=True, kw_only=True)
 class MethodResult:
-    """One method: what it reached on test samples, and what it cost."""
+    """Results of one method: its scores on test samples, and its cost."""
 
     algorithm: dict[str, Any]
-    """its settings"""
+    """settings of the algorithm"""
     finetuned: bool
-    """whether its models were fine-tuned before they were judged"""
+    """whether its models were fine-tuned before they were scored"""
     rate: float | None
     """the step size that was chosen; None if the method is not tuned"""
     score: Real
@@ -98,7 +98,7 @@ class MethodResult:
     bytes_up: int
     bytes_down: int
     bytes: int
-    """of a whole run, over all clients"""
+    """both directions, of a whole run over all clients"""
     seconds: Real
     rounds_to_target: int | None
     bytes_to_target: int | None
@@ -106,66 +106,66 @@ class MethodResult:
     monitors: dict[str, tuple[Observed, ...]] = field(default_factory=dict)
     rates: tuple[RateTried, ...] = ()
     gain: MeanGain | None = None
-    """None for training alone, as the two that follow"""
+    """mean gain on test samples; None for training alone, which has no gains"""
     gains: tuple[SiteGain, ...] = ()
-    """of each client that has test samples"""
+    """gain of each client that has test samples"""
     validation_gain: Gain | None = None
-    """what recommendations rest on"""
+    """mean gain on validation samples, on which the recommendation is based"""
     metrics: dict[str, MetricLevel] = field(default_factory=dict)
-    """further ones, that took no part in any choice"""
+    """further metrics by name, which are reported only"""
 
 
 @dataclass(frozen=True)
 class Recommendation:
-    """Which method, if any; from validation samples alone."""
+    """The recommended method, if any; based on validation samples alone."""
 
     method: str | None
     best: str | None
-    """the method with the largest mean gain, whether or not it is beyond doubt"""
+    """the method with the largest mean gain, whether or not it is significant"""
     evidence: Literal["enough", "not enough", "none"]
     alternatives: tuple[str, ...]
-    """as good within the uncertainty"""
+    """methods that are as good within the uncertainty"""
     text: str
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ComparisonResult:
-    """All that a comparison found. ``result["fedrep"]`` is one method's part of it."""
+    """The results of a comparison; ``result["fedrep"]`` is the result of one method."""
 
     rounds: int
     seeds: tuple[int, ...]
     protocol: str
     """what :attr:`MethodResult.score` means, in words"""
     score: str
-    """the name of the metric that methods are judged by"""
+    """the name of the metric that methods are compared by"""
     target: Real
-    """score to which rounds and bytes are counted"""
+    """score for which :attr:`MethodResult.rounds_to_target` and ``bytes_to_target`` are counted"""
     methods: dict[str, MethodResult]
-    """by their labels, training alone first"""
+    """results by label, training alone first"""
     recommendation: Recommendation
     check: str
-    """what test samples, which took no part in any choice, say about it"""
+    """a sentence on whether test samples, not used for any choice, confirm the recommendation"""
     left_out: dict[str, str]
     """methods that could not be compared, with the reason"""
     data: FederationFacts
     settings: dict[str, Any]
-    """tables, as configuration files have them"""
+    """nested tables, as in configuration files"""
     machine: Machine
     described: str | None = None
-    """a hash of the settings beside it: see :func:`description`"""
+    """hash of the settings file in the same folder: see :func:`description`"""
     command: str = ""
-    """how to do it again, if it was done from Python"""
+    """the Python call that repeats it, if it was run from Python"""
 
     def __getitem__(self, method: str) -> MethodResult:
         return self.methods[method]
 
     def __repr__(self) -> str:
-        """The table, best first, and what follows from it."""
+        """The table of methods, best first, and the recommendation."""
         return f"{aligned(*table_of(self))}\n\n{self.recommendation.text}\n{self.check}".strip()
 
     @property
     def metric(self) -> type[Quantity]:
-        """What :attr:`score` is called, its unit and its direction."""
+        """The metric named by :attr:`score`: its title, unit and direction."""
         return METRICS.get(self.score) or named_quantity(self.score)
 
     @property
@@ -182,7 +182,7 @@ class ComparisonResult:
 
     @property
     def alone(self) -> MethodResult:
-        """Training alone."""
+        """The result of training alone."""
         return self.methods[ALONE]
 
     @property
@@ -192,22 +192,22 @@ class ComparisonResult:
 
     @property
     def target_given(self) -> bool:
-        """Whether the target was set, and is not where training alone ends."""
+        """Whether the user set the target; otherwise it is the final score of training alone."""
         return self.settings.get("comparison", {}).get("target") is not None
 
     @property
     def monitored(self) -> list[str]:
-        """The quantities that were monitored, of any method."""
+        """Names of the quantities monitored for any method."""
         return list(dict.fromkeys(name for method in self.methods.values() for name in method.monitors))
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values for JSON. A score has the name of its metric as its key: ``accuracy``, say."""
+        """Return plain values for JSON; the key of a score is the name of its metric, such as ``accuracy``."""
         table = {"schema": SCHEMA, **to_table(self)}
         return table | {"methods": _renamed(table["methods"], "score", self.score)}
 
     @classmethod
     def from_json(cls, table: Mapping[str, Any], where: object = "the result") -> ComparisonResult:
-        """What :meth:`to_json` gave; ``where`` names it in errors."""
+        """Rebuild the result from the output of :meth:`to_json`; ``where`` names the source in errors."""
         if table.get("schema") not in READABLE:
             allowed = ", ".join(map(str, READABLE))
             raise UserError(
@@ -221,12 +221,12 @@ class ComparisonResult:
         return from_table(cls, {**table, "methods": methods}, where)
 
     def write(self, folder: Path) -> None:
-        """Keep it in a folder."""
+        """Write the result to a folder."""
         write_json(folder / RESULTS, self.to_json())
 
     @classmethod
     def read(cls, folder: str | Path) -> ComparisonResult:
-        """What is kept in a folder; an error if it is not that of the settings beside it."""
+        """Read the result in a folder; an error if it belongs to other settings than those in the folder."""
         path = Path(folder) / RESULTS
         if not path.is_file():
             raise UserError(f"{folder} holds no {RESULTS}", fix="make one: manyheads compare DATA --out FOLDER")
@@ -238,7 +238,7 @@ class ComparisonResult:
 
 
 def _renamed(methods: Mapping[str, Any], old: str, new: str) -> dict[str, Any]:
-    """Tables of methods with another key for the score, theirs and that of their sites."""
+    """Rename the key of the score in the tables of methods and of their sites."""
 
     def renamed(table: Mapping[str, Any]) -> dict[str, Any]:
         return {new if k == old else k: v for k, v in table.items()}
@@ -250,6 +250,6 @@ def _renamed(methods: Mapping[str, Any], old: str, new: str) -> dict[str, Any]:
 
 
 def description(folder: Path) -> str | None:
-    """A hash of the settings of a comparison that are in its folder; its results carry it."""
+    """Return the hash of the settings file in a comparison's folder, which its results must match; None without one."""
     file = folder / COMPARISON
     return fingerprint(content(file)) if file.is_file() else None

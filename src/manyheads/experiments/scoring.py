@@ -1,4 +1,4 @@
-"""From the files of a comparison to its results."""
+"""Compute the results of a comparison from the files of its runs."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from manyheads.metrics.paired import Estimate, Kind, estimate, overall
 __all__ = ["Judged", "judged"]
 
 Values = dict[int, np.ndarray]
-"""of each client that has samples: [seeds, samples], higher is better"""
+"""scores of each client that has samples: [seeds, samples], higher is better"""
 
 
 @dataclass(frozen=True)
 class Judged:
-    """What the methods reached, gained and cost, and what follows."""
+    """Results of all methods, and the recommendation."""
 
     score: str
     target: float
@@ -49,7 +49,7 @@ def judged(
     tried: Mapping[str, Sequence[RateTried]],
     target: float | None,
 ) -> Judged:
-    """``finals``: of each method, the runs with all seeds; ``tried``: its step sizes."""
+    """Score the methods. ``finals``: each method's runs, one per seed; ``tried``: the step sizes tried for it."""
     metric, sign = study.score, study.sign
     validation, test = (
         {name: _values(study, trials, split) for name, trials in finals.items()} for split in ("validation", "test")
@@ -96,7 +96,7 @@ def judged(
 
 
 class _Level(NamedTuple):
-    """On test samples."""
+    """A method's score on test samples."""
 
     score: float
     interval: tuple[float, float] | None
@@ -106,7 +106,7 @@ class _Level(NamedTuple):
 
 
 class _Cost(NamedTuple):
-    """Bytes of a whole run over all clients, and the time it took here; means over seeds."""
+    """Bytes of a whole run over all clients, and its seconds on this machine; means over seeds."""
 
     up: float
     down: float
@@ -114,7 +114,7 @@ class _Cost(NamedTuple):
 
 
 def _values(study: Study, trials: Sequence[Trial], split: Split) -> Values:
-    """The score of every sample, with the sign that makes more of it better."""
+    """Return the score of every sample by client, negated for metrics where lower is better."""
     tried = [study.outcomes(trial, split) for trial in trials]
     stacked = np.stack([study.sign * outcome.score for outcome in tried])
     ends = np.cumsum(tried[0].sizes)
@@ -127,13 +127,13 @@ def _differences(values: Mapping[str, Values], name: str) -> list[np.ndarray]:
 
 
 def _level(values: Values, kind: Kind, sign: int) -> _Level:
-    """The mean over clients on test samples, its interval, and how it is spread over clients."""
+    """Return the mean over clients on test samples, its interval, and its spread over clients."""
     mean = overall(list(values.values()), kind)
     per_seed = np.stack([v.mean(axis=1) for v in values.values()]).mean(axis=0)
     clients = np.array([v.mean() for v in values.values()])
     facts = spread(clients)
     low, high = mean.interval(LEVEL)
-    if sign < 0:  # values are minus the metric
+    if sign < 0:  # values are the negated metric
         per_seed, low, high = -per_seed, -high, -low
         facts |= {k: -facts[k] for k in ("mean", "worst_decile")}
     if kind == "share":
@@ -149,7 +149,7 @@ def _level(values: Values, kind: Kind, sign: int) -> _Level:
 
 
 def _metric(seeds: Sequence[np.ndarray]) -> MetricLevel:
-    """Of the clients' values with every seed; clients where it is not defined do not count."""
+    """Average a metric over clients for each seed; clients where it is undefined (NaN) are left out."""
     means = [
         float(values[~np.isnan(values)].mean()) if not np.isnan(values).all() else float("nan") for values in seeds
     ]
@@ -157,7 +157,7 @@ def _metric(seeds: Sequence[np.ndarray]) -> MetricLevel:
 
 
 def _gains(values: Mapping[str, Values], name: str, study: Study, kind: Kind) -> tuple[MeanGain, tuple[SiteGain, ...]]:
-    """Over training alone: on average, and of every client, on its test samples."""
+    """Return the gains over training alone on test samples: the mean over clients, and that of each client."""
     rows = []
     for client, alone in values[ALONE].items():
         found = estimate(values[name][client] - alone, kind)
@@ -195,7 +195,7 @@ def _cost(study: Study, trials: Sequence[Trial]) -> _Cost:
 
 
 def _curve(study: Study, trials: Sequence[Trial]) -> tuple[Point, ...]:
-    """On validation samples, after some of the rounds: mean, lowest and highest of the seeds."""
+    """Return the learning curve on validation samples: mean, minimum and maximum over seeds."""
     points = []
     for at in zip(*(study.curve(trial) for trial in trials), strict=True):
         scores = [value for p in at if (value := p.score) is not None]
@@ -206,7 +206,7 @@ def _curve(study: Study, trials: Sequence[Trial]) -> tuple[Point, ...]:
 
 
 def _monitors(study: Study, trials: Sequence[Trial]) -> dict[str, tuple[Observed, ...]]:
-    """Quantities of the representation and the heads over the rounds, means over seeds, of those that the method has."""
+    """Return each monitored quantity that the method has, over rounds, as means over seeds."""
     runs = [study.rounds(trial) for trial in trials]
     found: dict[str, tuple[Observed, ...]] = {}
     for name in study.training.monitor:
@@ -219,5 +219,5 @@ def _monitors(study: Study, trials: Sequence[Trial]) -> dict[str, tuple[Observed
 
 
 def _reached(curve: Sequence[Point], target: float, sign: int) -> Point | None:
-    """Where the target was reached first; None if never."""
+    """Return the first point of the curve that reaches the target; None if there is none."""
     return next((p for p in curve if sign * (p.score - target) >= 0), None)

@@ -1,4 +1,4 @@
-"""The runs of a comparison, in a folder from which they can go on, done by as many processes as there are cores."""
+"""The runs of a comparison: kept in a folder, so that they can be resumed, and trained by several worker processes."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ from manyheads.run.rounds import RoundFacts
 __all__ = ["Progress", "Split", "Study", "Validated", "at_work", "judge_trial", "train_trial"]
 
 Progress = Callable[[int, str], None]
-"""called now and then with the rounds done so far, and what was done last (or nothing)"""
+"""called periodically with the number of rounds done, and the trial just finished (or an empty string)"""
 Job = Callable[["Study", None, Trial], list[str]]
-"""what is done with a trial, and gives what is to be said about it"""
+"""a function that processes a trial and returns messages to show"""
 Split = Literal["validation", "test"]
 SPLITS: tuple[Split, ...] = ("validation", "test")
 SECONDS_BETWEEN_LOOKS = 0.3
@@ -48,11 +48,11 @@ DIVERGED = "diverged.json"
 
 @dataclass(frozen=True)
 class Validated:
-    """How good a method was on validation samples after a round."""
+    """A method's score and loss on validation samples after a round."""
 
     round: int
     bytes: int
-    """sent by and to all clients until then"""
+    """bytes sent by and to all clients up to this round"""
     score: float | None
     loss: float | None
 
@@ -67,7 +67,7 @@ class Outcomes(NamedTuple):
 
 @dataclass(frozen=True)
 class Study:
-    """One federation, models, and the folder of the runs. Worker processes hold a copy of it."""
+    """What all trials share: federation, model, training, and the folder of the runs. Each worker holds a copy."""
 
     federation: Federation
     model: Callable[[int], Model]
@@ -75,19 +75,19 @@ class Study:
     config: dict[str, Any]
     out: Path
     score: SampleMetric
-    """what methods are judged by"""
+    """the metric that methods are compared by"""
     metrics: Sequence[Metric] = ()
-    """what else is told of the final models"""
+    """further metrics to report of the final models"""
     tuned: Sequence[Algorithm] = ()
     """algorithms whose models are fine-tuned whenever they are evaluated"""
 
     @property
     def sign(self) -> int:
-        """By which a score is multiplied to make more of it better."""
+        """Factor of the score so that higher is better: -1 for metrics where lower is better."""
         return -1 if self.score.higher_is_better is False else 1
 
     def trial(self, method: Method, rate: float | None, seed: int) -> Trial:
-        """The run of a method with a step size and a seed."""
+        """Return the trial of a method with a step size and a seed."""
         algorithm, tune = method.at(rate, len(self.federation)), FineTune()
         if method.algorithm in self.tuned:
             tune = self.training.finetune if rate is None else replace(self.training.finetune, lr=rate)
@@ -99,7 +99,7 @@ class Study:
         return self.out / "runs" / trial.folder
 
     def train(self, trial: Trial) -> list[str]:
-        """One run, or the rest of it, unless it is known to diverge; gives what was found damaged, and was done again."""
+        """Train or resume one run, unless it is known to diverge; returns messages about damaged runs done again."""
         path, said = self.path(trial), list[str]()
 
         def go_on() -> None:
@@ -121,10 +121,10 @@ class Study:
         return said
 
     def adopt(self, trials: Sequence[Trial], say: Callable[[str], None]) -> None:
-        """Refuse a folder with runs of something else before anything is changed; then give runs of old names new ones."""
+        """Refuse a folder with runs of another comparison before any change; then rename runs with old folder names."""
         runs, old = sorted(file.parent for file in self.out.glob(f"runs/*/{RUN}")), dict[Path, Trial]()
         for path in runs:
-            with suppress(Damaged):  # is done again
+            with suppress(Damaged):  # train() reports it and trains the run again
                 self._refuse_other(path, trials[0].config)
         for trial in trials:
             path = self.out / "runs" / trial.old_folder
@@ -138,7 +138,7 @@ class Study:
             path.rename(self.path(trial))
 
     def _refuse_other(self, path: Path, now: RunConfig) -> None:
-        """A run that is there may be of another method, of other settings of it or of another seed, and of nothing else."""
+        """Refuse an existing run that differs from this study in more than its algorithm, seed and fine-tuning."""
         found = read_run_config(path)
         if found.facts.fingerprint != self.federation.fingerprint:
             raise UserError(
@@ -156,42 +156,42 @@ class Study:
         return file.exists() and bool(read_json(file))
 
     def judge(self, trial: Trial) -> list[str]:
-        """Try the final models on every validation and test sample, and keep the outcomes."""
+        """Score the final models on all validation and test samples, and save the scores; returns messages to show."""
         place, said = self._outcomes_path(trial), []
         if place.exists():
             try:
                 self._outcomes(trial)
                 return []
-            except Damaged as error:  # or of fewer rounds
+            except Damaged as error:  # or outcomes of fewer rounds
                 said.append(f"{error}; the models are tried again")
         run = load(self.path(trial), self.model(trial.seed), algorithm=trial.algorithm)
         found: dict[str, np.ndarray] = {}
         for split in SPLITS:
             predictions = run.predictions(self.federation, split, trial.finetuned)
             found |= {f"{split}/sizes": predictions.sizes, f"{split}/score": self.score.each(predictions)}
-        for metric in self.metrics:  # of the last split, that of test samples
+        for metric in self.metrics:  # predictions are now those of the last split, the test samples
             values, defined = metric.of_clients(predictions)
             found[f"metrics/{metric.name}"] = np.where(defined, values, np.nan)
-        write_tensors(place, {name: torch.from_numpy(value) for name, value in found.items()}, self._of(trial))
+        write_tensors(place, {name: torch.from_numpy(value) for name, value in found.items()}, self._origin(trial))
         return said
 
     def outcomes(self, trial: Trial, split: Split) -> Outcomes:
-        """What :meth:`judge` found: the score of every sample."""
+        """Return the score of every sample, as saved by :meth:`judge`."""
         found = self._outcomes(trial)
         return Outcomes(found[f"{split}/score"].numpy(), found[f"{split}/sizes"].numpy())
 
     def measured(self, trial: Trial, metric: Metric) -> np.ndarray:
-        """A further metric at every client, on test samples; NaN where it is not defined."""
+        """Return a further metric for each client on test samples; NaN where it is undefined."""
         return self._outcomes(trial)[f"metrics/{metric.name}"].numpy()
 
     def _outcomes(self, trial: Trial) -> dict[str, Tensor]:
-        return read_tensors(self._outcomes_path(trial), self._of(trial))
+        return read_tensors(self._outcomes_path(trial), self._origin(trial))
 
     def _outcomes_path(self, trial: Trial) -> Path:
         return self.path(trial) / f"outcomes-{trial.models}.safetensors"
 
-    def _of(self, trial: Trial) -> dict[str, str]:
-        """What outcomes are of: the run, how far it went, and which of its models."""
+    def _origin(self, trial: Trial) -> dict[str, str]:
+        """Return the metadata that identifies outcomes: the run's settings, its rounds, the models and the metrics."""
         settings = RunDirectory(self.path(trial)).settings
         metrics = ",".join(metric.name for metric in (self.score, *self.metrics))
         return {
@@ -202,7 +202,7 @@ class Study:
         }
 
     def curve(self, trial: Trial) -> list[Validated]:
-        """What was evaluated of a method on the way."""
+        """Return the evaluations on validation samples during a trial's run."""
         sent, points = 0, []
         for at in self.rounds(trial):
             sent += at.bytes
@@ -214,18 +214,18 @@ class Study:
         return points
 
     def rounds(self, trial: Trial) -> list[RoundFacts]:
-        """What the run recorded."""
+        """Return the recorded rounds of a trial's run."""
         return [RoundFacts.of(record) for record in RunDirectory(self.path(trial)).history()]
 
     def rounds_done(self, trials: Iterable[Trial]) -> int:
-        """Rounds that are in the histories of these runs."""
+        """Return the number of rounds in the histories of these trials' runs."""
         return sum(_lines(path / "history.jsonl") for path in {self.path(trial) for trial in trials})
 
 
 def _lines(path: Path) -> int:
     try:
         return content(path).count(b"\n")
-    except OSError:  # not there yet, or damaged, which is said elsewhere
+    except OSError:  # not there yet, or damaged, which train() reports
         return 0
 
 
@@ -233,14 +233,14 @@ def _lines(path: Path) -> int:
 def at_work(
     study: Study, workers: int, progress: Progress, say: Callable[[str], None]
 ) -> Iterator[Callable[[Job, Sequence[Trial]], None]]:
-    """A function ``do(train_trial or judge_trial, trials)`` that gives every worker a run of its own.
+    """Provide a function ``do(train_trial or judge_trial, trials)`` that distributes trials over worker processes.
 
-    Runs that share nothing are the best thing to do in parallel: no worker ever waits for another. Trials of the same run
-    are done once. ``say`` is told what was damaged and is done again.
+    Each worker processes whole runs, which are independent, so no worker waits for another. Trials that share a run are
+    processed once. ``say`` gets messages about damaged files that are redone.
     """
     method = study.training.engine.resolved_start_method()
     named = [TASKS.find(study.federation.task), *(MONITORS.find(name) for name in study.training.monitor)]
-    with working(workers, method, study, _itself, (study, named)) as executor:
+    with working(workers, method, study, _with_registered, (study, named)) as executor:
         begun: list[Trial] = []
 
         def do(job: Job, trials: Sequence[Trial]) -> None:
@@ -251,30 +251,30 @@ def at_work(
                     say(words)
                 progress(study.rounds_done(begun), str(trial))
 
-        with _watched(lambda: progress(study.rounds_done(begun), "")):
+        with _polling(lambda: progress(study.rounds_done(begun), "")):
             yield do
 
 
 def train_trial(study: Study, common: None, trial: Trial) -> list[str]:
-    """Do one run of a study, or the rest of it."""
+    """Train or resume one run of a study."""
     return study.train(trial)
 
 
 def judge_trial(study: Study, common: None, trial: Trial) -> list[str]:
-    """Try the final models of one run of a study."""
+    """Score the final models of one run of a study."""
     return study.judge(trial)
 
 
-def _itself(study: Study, named: Sequence[type[Any]]) -> Study:
-    """The study, in a process that knows what it names: things of the user's own too."""
+def _with_registered(study: Study, named: Sequence[type[Any]]) -> Study:
+    """Register the user-defined classes that a study names in a worker process; returns the study."""
     for cls in named:
         register(cls)
     return study
 
 
 @contextmanager
-def _watched(look: Callable[[], None]) -> Iterator[None]:
-    """Look at the histories now and then, which the runs write wherever they are."""
+def _polling(look: Callable[[], None]) -> Iterator[None]:
+    """Call ``look`` periodically in a thread: worker processes show their progress only by the histories they write."""
     over = threading.Event()
 
     def watch() -> None:

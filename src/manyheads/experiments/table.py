@@ -1,4 +1,4 @@
-"""The results of a comparison as a table of words: what a terminal shows, and a notebook."""
+"""The results of a comparison as a text table, for terminals and notebooks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["aligned", "difference", "difference_unit", "table_of"]
 
 
 def table_of(result: ComparisonResult) -> tuple[list[str], list[list[str]]]:
-    """Headings, and a row for each method, best first."""
+    """Return the column headings, and a row for each method, best first."""
     metric = result.metric
     further = result.further
     head = ["method", metric.title, "95 % interval", "worst tenth", *(each.title for each in further.values())]
@@ -40,7 +40,7 @@ def table_of(result: ComparisonResult) -> tuple[list[str], list[list[str]]]:
 
 
 def aligned(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table as lines of text, the first column to the left.
+    """Format a table as text, the first column left-aligned, the others right-aligned.
 
     >>> print(aligned(["method", "MB"], [["fedavg", "12"]]))
     method  MB
@@ -55,12 +55,12 @@ def aligned(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def number(metric: type[Quantity], value: float) -> str:
-    """A value without its unit; nothing if it is not known."""
+    """Format a value without its unit; empty if it is NaN."""
     return "" if math.isnan(value) else f"{metric.factor() * value:{metric.format()}}"
 
 
 def difference(metric: type[Quantity], value: float) -> str:
-    """A difference of two values, with its sign.
+    """Format a difference of two values, with its sign.
 
     >>> from manyheads.metrics import Accuracy
     >>> difference(Accuracy, 0.0512)
@@ -70,5 +70,5 @@ def difference(metric: type[Quantity], value: float) -> str:
 
 
 def difference_unit(metric: type[Quantity]) -> str:
-    """What differences are counted in: points of accuracy, or the loss itself."""
+    """Return the unit of differences: points of a percentage, or the metric itself."""
     return f"points of {metric.title}" if metric.unit == "%" else f"of {metric.title}"

@@ -1,4 +1,4 @@
-"""A trial: one run of a comparison, named by all settings that its numbers depend on."""
+"""A trial: one run of a comparison; its folder's name has a hash of all settings that affect its numbers."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ DIGITS = 8
 
 @dataclass(frozen=True)
 class Trial:
-    """One run, which a method shares with its fine-tuned sister, and which of its models are judged."""
+    """One run, and which of its models are scored; ``NAME`` and ``NAME+ft`` are trials of the same run."""
 
     method: str
-    """its label"""
+    """the method's label"""
     algorithm: Algorithm
-    """with the step size"""
+    """the algorithm with this trial's step size"""
     training: Training
-    """with the seed"""
+    """the training settings with this trial's seed"""
     rate: float | None
     finetuned: bool
-    """whether the models are judged after fine-tuning"""
+    """whether the models are scored after fine-tuning"""
     config: RunConfig = field(repr=False, compare=False)
-    """all of it, as its folder keeps it"""
+    """the run's configuration as saved in its folder"""
 
     @property
     def seed(self) -> int:
@@ -40,20 +40,20 @@ class Trial:
 
     @cached_property
     def folder(self) -> str:
-        """The name of its folder: readable, and with a hash of all that a resume may not change."""
+        """Name of the run's folder: readable, with a hash of all settings that a resume must not change."""
         settings = to_json(self.config.fixed, sort_keys=True)
         return f"{self.old_folder}-{fingerprint(settings.encode())[:DIGITS]}"
 
     @property
     def old_folder(self) -> str:
-        """The name that its folder had before hashes were part of it."""
+        """Name of the folder in earlier versions, without the hash."""
         name = self.algorithm.name + (TUNED if self.training.finetune.scope != "none" else "")
         rate = "" if self.rate is None else f"-lr{self.rate:g}"
         return re.sub(r"[^\w.+-]", "_", f"{name}{rate}-s{self.seed}")
 
     @property
     def models(self) -> str:
-        """Which of the run's models are judged."""
+        """Which of the run's models are scored."""
         return "finetuned" if self.finetuned else "plain"
 
     def __str__(self) -> str:

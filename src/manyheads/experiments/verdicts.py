@@ -1,4 +1,4 @@
-"""What the numbers of a comparison say, in words: which method, if any, and who gains."""
+"""Conclusions of a comparison in words: the recommended method, if any, and which sites gain."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ __all__ = ["LEVEL", "Evidence", "checked", "recommend", "verdict"]
 
 LEVEL = 0.95
 NAMED = 5
-"""sites up to which a sentence names them"""
+"""largest number of sites that a sentence lists by name"""
 KINDS: dict[Verdict, str] = {"gains": "gain", "loses": "lose", "unclear": "cannot be told apart"}
 
 
 class Evidence(NamedTuple):
-    """What a method's models gained over training alone on validation samples, and what it sends."""
+    """A method's gain over training alone on validation samples, and the megabytes it sends."""
 
     gain: Estimate
     megabytes: float
 
 
 def verdict(estimate: Estimate) -> Verdict:
-    """Whether a gain is beyond doubt, at a level of 95 %."""
+    """Return whether a gain is significantly positive or negative at a level of 95 %."""
     low, high = estimate.interval(LEVEL)
     return "gains" if low > 0 else "loses" if high < 0 else "unclear"
 
 
 def recommend(found: Mapping[str, Evidence], metric: type[Quantity], samples: int, seeds: int) -> Recommendation:
-    """A recommendation from validation samples alone, so that test samples can judge it.
+    """Recommend a method by validation samples alone, so that test samples remain an independent check.
 
-    The best of many looks better than it is: its interval is widened for the number of methods looked at (Bonferroni).
+    Selecting the best of many overestimates its gain: intervals are widened for the number of methods (Bonferroni).
     """
     if not found:
         return Recommendation(None, None, "none", (), "Nothing to compare.")
@@ -73,7 +73,7 @@ def recommend(found: Mapping[str, Evidence], metric: type[Quantity], samples: in
 
 
 def checked(name: str, method: MethodResult, metric: type[Quantity], recommended: bool) -> str:
-    """What the test samples, which took no part in any choice, say about a method: on average, and site by site."""
+    """Return sentences on a method's gain on test samples, which were not used for any choice: mean and per site."""
     gain = method.gain
     if gain is None:  # training alone
         return ""

@@ -1,4 +1,4 @@
-"""Reports: from the files of a comparison or of runs to one self-contained page, and figures."""
+"""Reports: one self-contained HTML page, and figures, from the files of a comparison or of runs."""
 
 from manyheads.report.page import page, write_report
 

@@ -1,4 +1,4 @@
-"""Each chart in a sentence, for those who do not see it."""
+"""Text alternatives of the charts, for screen readers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["alternatives"]
 
 
 def alternatives(result: ComparisonResult) -> dict[str, str]:
-    """By the names of the charts."""
+    """Return a one-sentence description of each chart of a comparison, by the chart's name."""
     scale, names, data = Scale.of(result.score), result.ranked, result.data
     methods, unit = result.methods, scale.unit
     fair = min(names, key=lambda n: scale.best_first * methods[n].worst_decile)

@@ -1,4 +1,4 @@
-"""The charts of a comparison, each from its facts; see :mod:`manyheads.report.page` for what stands around them."""
+"""The charts of a comparison's results; :mod:`manyheads.report.page` puts them on the page."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from manyheads.report.words import Scale, first_upper, monitor_named
 __all__ = ["curves", "fairness", "levels", "monitored", "spreads"]
 
 ROW = 22
-"""height of a method's row"""
+"""height of a method's row, in pixels"""
 
 
 def _rows(names: Sequence[str]) -> alt.Y:
-    """A row for each method."""
+    """Return the y axis with one row per method, in the order of ``names``."""
     return alt.Y("method:N", sort=[display(n) for n in names], title=None, axis=alt.Axis(labelLimit=190, ticks=False))
 
 
 def levels(result: ComparisonResult) -> Chart:
-    """The score of each method: mean, interval, each seed."""
+    """Chart of each method's test score: the mean, its interval, and the score of each seed."""
     scale, names = Scale.of(result.score), result.ranked
     rows, seeds = [], []
     for name in names:
@@ -59,7 +59,7 @@ def levels(result: ComparisonResult) -> Chart:
 
 
 def curves(result: ComparisonResult, over: Literal["round", "mb"], legend: alt.Legend | None = None) -> Chart:
-    """Learning curves on validation samples: the mean over seeds, and their range; the target as a line."""
+    """Learning curves on validation samples: the mean and the range over seeds, with a line at the target score."""
     scale, names = Scale.of(result.score), list(result.methods)
     rows = [
         {
@@ -84,7 +84,7 @@ def curves(result: ComparisonResult, over: Literal["round", "mb"], legend: alt.L
 
 
 def monitored(result: ComparisonResult, monitor: str, legend: alt.Legend | None = None) -> Chart:
-    """A quantity of the representation or the heads over rounds, of the methods that have it."""
+    """Chart of a monitored quantity over rounds, for the methods that have it."""
     scale = Scale(monitor_named(monitor))
     rows = [
         {"method": display(name), "round": point.round, "value": scale.drawn(point.value)}
@@ -95,7 +95,7 @@ def monitored(result: ComparisonResult, monitor: str, legend: alt.Legend | None 
 
 
 def fairness(result: ComparisonResult) -> Chart:
-    """The mean over sites (full) and over the worst tenth of them (open)."""
+    """Chart of each method's mean score over all sites (filled points) and over the worst tenth of sites (open)."""
     scale, names = Scale.of(result.score), result.ranked
     rows = [
         {
@@ -124,7 +124,7 @@ def fairness(result: ComparisonResult) -> Chart:
 
 
 def spreads(result: ComparisonResult) -> Chart:
-    """How unequal the sites are: the standard deviation of the score over sites."""
+    """Chart of the standard deviation over sites of each method's score."""
     scale, names = Scale.of(result.score), result.ranked
     rows = [{"method": display(n), "spread": scale.drawn(result[n].spread)} for n in names]
     tooltip = [alt.Tooltip("method:N", title="Method"), alt.Tooltip("spread:Q", title="Spread", format=scale.format)]

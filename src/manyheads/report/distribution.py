@@ -1,4 +1,4 @@
-"""What the sites hold: labels, or targets."""
+"""Chart of how labels or targets are distributed over the sites."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from manyheads.report.drawing import SITES_NAMED, Chart, chart_of, some
 __all__ = ["CLASSES_DRAWN", "ROWS_DRAWN", "distribution"]
 
 ROWS_DRAWN, CLASSES_DRAWN = 200, 40
-"""sites and labels in the chart, at most"""
+"""largest numbers of sites and of labels in the chart"""
 
 
 def distribution(data: FederationFacts) -> Chart:
-    """What the sites hold: the share of each label, or mean and deviation of the targets."""
+    """Chart of each site's training data: the share of each label, or mean and standard deviation of the targets."""
     drawn = some(data.clients, ROWS_DRAWN)
     named = len(drawn) <= SITES_NAMED
     step = 18 if named else max(3, 600 // len(drawn))

@@ -1,4 +1,4 @@
-"""What all charts share: ink, methods' colours, sites along an axis, and the way to a file."""
+"""What all charts share: the theme, the methods' colours and strokes, line charts, and saving to a file."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ __all__ = [
 Chart = alt.Chart | alt.LayerChart | alt.FacetChart
 FORMATS = ("svg", "png")
 SITES_NAMED = 40
-"""sites up to which an axis names them"""
+"""largest number of sites whose names an axis shows"""
 FONT = "system-ui, -apple-system, 'Segoe UI', 'Helvetica Neue', Arial, sans-serif"
 PAPER_INK, PAPER_WIDTH = "#22262b", 640
 LEGEND = alt.Legend(orient="bottom", columns=4, symbolType="stroke", symbolSize=300)
-"""of methods, where the page has buttons"""
+"""legend of methods for figures; the page has buttons instead"""
 
 
 def chart_name(kind: str, key: str) -> str:
@@ -52,7 +52,7 @@ def chart_of(rows: Sequence[Mapping[str, Any]]) -> alt.Chart:
 
 
 def coloured(names: Sequence[str], legend: alt.Legend | None = None) -> Any:
-    """The field ``method`` (names as people write them) by the methods' colours."""
+    """Colour encoding of the field ``method`` (display names): each method's own colour."""
     return alt.Color("method:N", title=None, legend=legend, scale=_by_method(names, [x.colour for x in _looks(names)]))
 
 
@@ -72,9 +72,9 @@ def lines(
     legend: alt.Legend | None = None,
     band: bool = False,
 ) -> alt.LayerChart:
-    """Curves over rounds or megabytes from rows of ``method``, ``round``, ``mb`` and ``y``; ``band``: ``low`` to ``high`` too.
+    """Line chart over rounds or megabytes, from rows with ``method``, ``round``, ``mb`` and the field that ``y`` names.
 
-    The parameter ``shown`` lists the methods that are drawn.
+    ``band`` shades the area from field ``low`` to ``high``. The chart's parameter ``shown`` lists the methods drawn.
     """
     what = {"round": "round", "mb": "MB sent by and to all sites"}[x]
     data = alt.InlineData(values=list(rows), name="rows")
@@ -104,7 +104,7 @@ def lines(
 
 
 def _between(scale: Scale) -> alt.Scale:
-    """An axis from and to where the quantity says, or else the values."""
+    """Return the axis scale: the quantity's bounds where it has any, else the range of the values."""
     low, high = (alt.Undefined if end is None else scale.factor * end for end in scale.quantity.bounds)
     return alt.Scale(zero=False, domainMin=low, domainMax=high)
 
@@ -118,7 +118,7 @@ def _by_method(names: Sequence[str], values: list[Any]) -> alt.Scale:
 
 
 def some(count: int, most: int) -> list[int]:
-    """All of 0, 1, ..., or ``most`` of them, evenly spaced.
+    """Return the indices below ``count``: all of them, or ``most`` evenly spaced ones.
 
     >>> some(3, 5), some(10, 5)
     ([0, 1, 2], [0, 2, 4, 6, 8])
@@ -127,7 +127,7 @@ def some(count: int, most: int) -> list[int]:
 
 
 def _theme(ink: str) -> dict[str, Any]:
-    """Everything that is not a method's in one ink; the page's is its text colour, so that dark mode and print need nothing."""
+    """Vega config with axes and text in one colour: on the page ``currentColor``, which suits dark mode and print."""
     text = {"labelColor": ink, "titleColor": ink, "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal"}
     lines = {"domainColor": ink, "domainOpacity": 0.4, "tickColor": ink, "tickOpacity": 0.4}
     return {
@@ -146,12 +146,12 @@ def _theme(ink: str) -> dict[str, Any]:
 
 
 def for_page(chart: Chart) -> dict[str, Any]:
-    """A chart's specification for the page: as wide as its place."""
+    """Return a chart's Vega-Lite specification for the page, as wide as its container."""
     return chart.properties(width="container").to_dict() | {"config": _theme("currentColor")}
 
 
 def save(chart: Chart, title: str, path: Path, datasets: Mapping[str, list[dict[str, Any]]] | None = None) -> Path:
-    """A chart as a file, .svg or .png, on white; ``datasets``: the rows of data it names."""
+    """Write a chart to a .svg or .png file on white; ``datasets``: the rows of the named data it refers to."""
     spec = chart.properties(width=PAPER_WIDTH, title=title).to_dict()
     spec["config"] = _theme(PAPER_INK) | {"background": "white"}
     spec["datasets"] = spec.get("datasets", {}) | dict(datasets or {})

@@ -1,4 +1,4 @@
-"""The charts of a report as files, without a browser."""
+"""Write the charts of a report to image files; no browser is needed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["write_figures"]
 
 
 def write_figures(folders: Sequence[Path], place: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
-    """Every chart of a comparison's folder, or of run directories, in every format."""
+    """Write every chart of a comparison's folder, or of run directories, in each format; returns the files' paths."""
     for name in formats:
         if name not in FORMATS:
             raise one_of("kind of figure", name, FORMATS, where="format")

@@ -1,4 +1,4 @@
-"""Who gains: charts of each site's gain. Their rows stand in tables that all of them share, by name."""
+"""Charts of each site's gain over training alone. They share named datasets instead of holding copies of the rows."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ __all__ = ["SITES_DRAWN", "against", "gain_tables", "gains", "rows_of"]
 
 VERDICTS = {"gains": "gains", "loses": "loses", "unclear": "cannot be told apart"}
 SITES_DRAWN = 500
-"""sites in a chart of gains, at most"""
+"""largest number of sites in a chart of gains"""
 
 
 class Compact(TypedDict):
-    """A table without the names in every row."""
+    """A table with its column names stored once, not in every row."""
 
     columns: Sequence[str]
     rows: list[list[Any]]
@@ -37,7 +37,7 @@ def rows_of(table: Compact) -> list[dict[str, Any]]:
 
 
 def gain_tables(result: ComparisonResult, names: Sequence[str]) -> dict[str, Compact]:
-    """``gains``: what every drawn site gains by each of the methods, sorted within it; ``sites``: what is the site's own."""
+    """Return the datasets ``gains`` (a row per method and site, largest gain first) and ``sites`` (a row per site)."""
     scale, measures = Scale.of(result.score), result.data.distances
     gained: Compact = {"columns": ("method", "rank", "client", "with", "gain", "low", "high", "verdict"), "rows": []}
     sites: Compact = {"columns": ("client", "site", "samples", "alone", *measures), "rows": []}
@@ -71,7 +71,7 @@ def _site_tooltip(scale: Scale) -> list[alt.Tooltip]:
 
 
 def _of_method(result: ComparisonResult) -> alt.Chart:
-    """The gains of one method, which the parameter ``method`` names."""
+    """Base chart of one method's gains; the chart's parameter ``method`` names the method."""
     scale, names = Scale.of(result.score), list(result.others)
     own = ["site", "samples", "alone", *result.data.distances]
     written = f"'[' + format(datum.low, '+{scale.format}') + ', ' + format(datum.high, '+{scale.format}') + ']'"
@@ -90,7 +90,7 @@ def _of_method(result: ComparisonResult) -> alt.Chart:
 
 
 def gains(result: ComparisonResult, shown: str) -> Chart:
-    """What each site gains over training alone by one method, sorted, with intervals."""
+    """Chart of the sites' gains over training alone with one method (at first ``shown``), sorted, with intervals."""
     names = list(result.others)
     base = _of_method(result)
     drawn = min(SITES_DRAWN, len(result[shown].gains))
@@ -118,7 +118,7 @@ def gains(result: ComparisonResult, shown: str) -> Chart:
 
 
 def against(result: ComparisonResult, measure: str, shown: str) -> Chart:
-    """The gain of each site against how far its data are from all sites'."""
+    """Scatter chart of each site's gain against the distance of its data from all sites' data (``measure``)."""
     points = (
         _of_method(result)
         .mark_point(filled=True, size=55)

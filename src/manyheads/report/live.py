@@ -1,4 +1,4 @@
-"""A run watched as it goes: a page on this machine alone, which asks for the rounds that are new."""
+"""Live page of a run: an HTTP server on the loopback interface; the page polls it for new rounds."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ __all__ = ["Live"]
 
 HERE = "127.0.0.1"
 LINGER = 3.0
-"""seconds that a page which is open is given to fetch the last rounds"""
+"""seconds that the server waits at the end for an open page to fetch the last rounds"""
 MOST = 16
-"""clients at once: a page asks one thing at a time"""
-PATIENCE = 10.0
-"""seconds that a client may keep silent"""
+"""largest number of simultaneous connections; a page makes one request at a time"""
+SOCKET_TIMEOUT = 10.0
+"""seconds after which an idle connection is closed"""
 
 
 class _Follower:
-    """A history.jsonl that grows, each line read once."""
+    """Reads a growing history.jsonl incrementally, each line once."""
 
     def __init__(self, folder: Path, config: RunConfig) -> None:
         self.folder, self.config = folder, config
@@ -51,13 +51,13 @@ class _Follower:
     def run(self) -> RunFacts:
         """The run so far."""
         with self._lock:
-            if not self._read():  # cut back to a checkpoint by a resume, or begun again
+            if not self._read():  # a resume truncated the file to a checkpoint, or the run was started anew
                 self._forget()
                 self._read()
             return RunFacts(self.folder, self.config, list(self.rounds))
 
     def _read(self) -> bool:
-        """Take in the lines that are complete; False if they do not continue those before."""
+        """Append the rounds of the new complete lines; False if they do not continue those read before."""
         path = self.folder / "history.jsonl"
         if not path.exists() or path.stat().st_size < self._offset:
             return self._offset == 0
@@ -70,7 +70,7 @@ class _Follower:
             except UserError as error:
                 self.damage = f" {error}."
                 return False
-            if new_round.evaluation:  # the sites of the last one are enough
+            if new_round.evaluation:  # only the last evaluation keeps its values per client
                 if self._last is not None and (before := self.rounds[self._last]).evaluation:
                     self.rounds[self._last] = replace(before, evaluation=before.evaluation.without_clients())
                 self._last = len(self.rounds)
@@ -83,10 +83,10 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
     follower: _Follower
-    told = 0
-    """rounds that some page has been told of"""
+    sent = 0
+    """number of rounds that a page has received"""
     asked = 0.0
-    """when a page last asked"""
+    """time of the last request for new rounds"""
 
     def __init__(self, *arguments: Any) -> None:
         self._open: dict[socket.socket, None] = {}
@@ -99,7 +99,7 @@ class _Server(ThreadingHTTPServer):
         return {f"{name}:{self.server_port}" for name in (HERE, "localhost")}
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """A thread for the client; if there is no place, the one that came first, and still is not done, has to go."""
+        """Serve a connection in a thread; at the limit of connections, the oldest open one is closed first."""
         wait = 0.0
         while not self._places.acquire(timeout=wait):
             wait = 0.1
@@ -116,19 +116,19 @@ class _Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of a page that was closed: the terminal is the run's."""
+        """Print nothing when a page closes its connection: the terminal shows the run's progress."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):
     server: _Server
-    timeout = PATIENCE
+    timeout = SOCKET_TIMEOUT
     error_message_format = "%(code)d: %(message)s\n"
     error_content_type = "text/plain; charset=utf-8"
 
     def do_GET(self) -> None:
-        if self.headers.get("Host") not in self.server.hosts:  # a foreign page whose name was pointed to this machine
+        if self.headers.get("Host") not in self.server.hosts:  # DNS rebinding: a foreign name resolves to this machine
             return self.send_error(403, "this page is for this machine alone")
         try:
             url = urlsplit(self.path)
@@ -144,11 +144,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.asked = time.monotonic()
         news = self._news(int(start))
         self._answer("application/json", to_json(news))
-        self.server.told = news["next"]
+        self.server.sent = news["next"]
         return None
 
     def _news(self, start: int) -> dict[str, Any]:
-        """What is new after ``start`` rounds; from the beginning if there are not that many any more."""
+        """Return the rounds after ``start``; all rounds if the run now has fewer than that."""
         run = self.server.follower.run()
         start = start if start <= len(run.rounds) else 0
         rows = curve(run, run.method, start)
@@ -172,11 +172,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: the terminal is the run's."""
+        """Log nothing: the terminal shows the run's progress."""
 
 
 class Live:
-    """Serves the page of a run, reading its files only; a context. ``port`` 0 is a free one."""
+    """Context manager that serves the live page of a run from the run's files; ``port`` 0 picks a free port."""
 
     def __init__(self, folder: Path, config: RunConfig, port: int = 0) -> None:
         try:
@@ -184,7 +184,7 @@ class Live:
         except (OSError, OverflowError) as error:
             raise UserError(f"cannot serve on port {port}: {error}", fix="choose another; 0 is a free one") from None
         self._server.follower = _Follower(folder, config)
-        library()  # made here once: not in a thread, while the run may be starting its workers
+        library()  # cached here, not in a server thread while the run may be starting its workers
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True)
 
     @property
@@ -198,7 +198,7 @@ class Live:
     def __exit__(self, *_: object) -> None:
         end = time.monotonic() + LINGER
         known = len(self._server.follower.run().rounds)
-        while self._server.told < known and self._server.asked > time.monotonic() - LINGER and time.monotonic() < end:
+        while self._server.sent < known and self._server.asked > time.monotonic() - LINGER and time.monotonic() < end:
             time.sleep(0.05)
         self._server.shutdown()
         self._server.server_close()

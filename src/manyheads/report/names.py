@@ -1,4 +1,4 @@
-"""How methods are written and drawn: one name, one colour and one stroke each, the same everywhere."""
+"""Display name, colour and stroke of each method, the same in all charts."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from manyheads.experiments.results import ALONE
 
 __all__ = ["Look", "display", "looks", "spoken"]
 
-# Okabe and Ito's colours for all kinds of colour vision, orange and blue a little darker for white paper, and a brown.
+# The colour-blind safe palette of Okabe and Ito, with orange and sky blue a little darker for white paper, and a brown.
 BLUE, SKY, GREEN, ORANGE, RED, PURPLE, BROWN = (
     "#0072b2", "#4ba3d8", "#009e73", "#dc9600", "#d55e00", "#c06c9b", "#86603a",
 )  # fmt: skip
 GREY = "#7d828a"
 SOLID, DOTTED, DASHED = (), (8, 3, 2, 3), (10, 5)
 TUNED_STROKES = {SOLID: (5, 3), DOTTED: (2, 2), DASHED: (1, 4)}
-"""what a stroke becomes when the method's models are fine-tuned"""
+"""stroke of a method after fine-tuning, by the stroke of the method itself"""
 
 VARIANTS = ((14, 4), (4, 4), (12, 3, 3, 3, 3, 3), (14, 3, 4, 3))
-"""strokes of one method's variants"""
+"""strokes of variants of one method, such as ``fedrep(head_epochs=2)``"""
 
 _METHODS: dict[str, tuple[str, str, tuple[int, ...]]] = {
     ALONE: ("Training alone", GREY, DASHED),
@@ -44,14 +44,14 @@ _METHODS: dict[str, tuple[str, str, tuple[int, ...]]] = {
 
 
 class Look(NamedTuple):
-    """How a method is drawn."""
+    """Colour and dash pattern of a method's curve."""
 
     colour: str
     stroke: tuple[int, ...]
 
 
 def display(name: str) -> str:
-    """A method's label as people write it.
+    """Return the display name of a method's label.
 
     >>> display("fedavg+ft"), display("fedrep(head_epochs=2)"), display("my-own")
     ('FedAvg + fine-tuning', 'FedRep (head_epochs=2)', 'my-own')
@@ -63,7 +63,7 @@ def display(name: str) -> str:
 
 
 def looks(names: Iterable[str]) -> dict[str, Look]:
-    """Of each method. A variant has its method's colour; methods that are not ours get what ours leave free, then what is there."""
+    """Return each method's look: variants keep their method's colour; user-defined methods get unused looks if any."""
     names = list(names)
     bases = list(dict.fromkeys(name.removesuffix(TUNED) for name in names))
     used = {_METHODS[base][1:] for base in bases if base in _METHODS}
@@ -87,7 +87,7 @@ def looks(names: Iterable[str]) -> dict[str, Look]:
 
 
 def spoken(text: str, names: Iterable[str]) -> str:
-    """A sentence with the methods' names as people write them.
+    """Return a sentence with the methods' labels replaced by their display names.
 
     >>> spoken("Federate, with fedavg+ft: better than fedavg.", ["local", "fedavg", "fedavg+ft"])
     'Federate, with FedAvg + fine-tuning: better than FedAvg.'

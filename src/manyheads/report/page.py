@@ -1,4 +1,4 @@
-"""The report of a comparison: ``compare.json`` -> one page that needs nothing but itself."""
+"""The report of a comparison: one self-contained HTML page from ``compare.json``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["comparison_charts", "page", "write_report"]
 
 
 def write_report(folder: Path, out: Path | None = None) -> Path:
-    """Make ``report.html`` of the comparison in a folder."""
+    """Write the report of the comparison in a folder, ``report.html`` unless ``out`` is given; returns its path."""
     path = out or folder / "report.html"
     result, described = ComparisonResult.read(folder), folder / COMPARISON
     again = shlex.join(["manyheads", "compare", str(described.resolve())]) if described.is_file() else result.command
@@ -37,9 +37,9 @@ def write_report(folder: Path, out: Path | None = None) -> Path:
 
 
 def comparison_charts(result: ComparisonResult, legend: alt.Legend | None = LEGEND) -> dict[str, tuple[str, Chart]]:
-    """All charts of a comparison, by the names their files get: what each shows, and the chart.
+    """Return the title and the chart of every chart of a comparison, by the name of its file.
 
-    ``legend`` is that of the learning curves: the page has its own.
+    ``legend`` is the legend of the learning curves; the page passes None, as it has buttons instead.
     """
     score, shown = Scale.of(result.score).name, judged(result)
     what = f"{result.data.data}: "
@@ -64,7 +64,7 @@ def comparison_charts(result: ComparisonResult, legend: alt.Legend | None = LEGE
 
 
 def page(result: ComparisonResult, again: str | None = None) -> str:
-    """The whole report as one HTML page; ``again``: how to do it again, unless that is what the result says."""
+    """Return the report as one HTML page; ``again``: the command that repeats it, by default ``result.command``."""
     shown, names = judged(result), list(result.methods)
     drawn = comparison_charts(result, legend=None)
     return rendered(

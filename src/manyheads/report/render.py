@@ -1,4 +1,4 @@
-"""Pages from templates: everything that comes from data is escaped, and nothing is loaded from elsewhere."""
+"""HTML pages from templates: all values are escaped, and scripts and styles are embedded."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ ASSETS = Path(__file__).parent / "assets"
 
 @cache
 def library() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script."""
+    """Return Vega, Vega-Lite and Vega-Embed as one script."""
     return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
 
 
 def _inline(value: Any) -> Markup:
-    """JSON that can stand inside a script element, whatever the data say."""
+    """Return a value as JSON that is safe inside a script element."""
     text = json.dumps(plain(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -49,7 +49,7 @@ def _environment() -> Environment:
 
 
 def rendered(template: str, **values: Any) -> str:
-    """A page."""
+    """Return the HTML of a template with its values, scripts and styles filled in."""
     assets = {"style": "style.css", "script": "page.js", "live_script": "live.js"}
     texts = {name: Markup((ASSETS / file).read_text(encoding="utf-8")) for name, file in assets.items()}
     return _environment().get_template(template).render(library=Markup(library()), **texts, **values)

@@ -1,4 +1,4 @@
-"""A smaller report, of one run directory or of several side by side: history.jsonl and config.toml."""
+"""The report of one or several run directories, from their history.jsonl and config.toml."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class RunFacts:
     config: RunConfig
     rounds: Sequence[RoundFacts]
     warnings: Sequence[str] = ()
-    """what is doubtful about the data"""
+    """warnings about the data"""
 
     @property
     def method(self) -> str:
@@ -48,27 +48,27 @@ class RunFacts:
 
     @property
     def planned(self) -> int:
-        """Rounds that it is to have."""
+        """Number of rounds that the run is configured for."""
         return int(self.config.settings["rounds"])
 
     @property
     def score(self) -> str:
-        """The metric that methods are compared by in a task like this."""
+        """Name of the task's first metric, which methods are compared by."""
         return (TASKS.get(self.config.facts.task) or Task).metrics[0]
 
     @property
     def scale(self) -> Scale:
-        """That of the score."""
+        """Scale of the score."""
         return Scale.of(self.score)
 
     @property
     def evaluation(self) -> Evaluated | None:
-        """The last one; None if there is none yet."""
+        """The last evaluation; None if there is none yet."""
         return next((r.evaluation for r in reversed(self.rounds) if r.evaluation), None)
 
 
 def read_run(folder: Path) -> RunFacts:
-    """A run directory, finished or not."""
+    """Read a run directory; the run may be unfinished."""
     if not (folder / RUN).is_file():
         raise UserError(
             f"{folder} holds neither a comparison nor a run", fix=f"name a folder with compare.json or {RUN}"
@@ -76,7 +76,7 @@ def read_run(folder: Path) -> RunFacts:
     config = read_run_config(folder)
     directory = RunDirectory(folder)
     warnings = directory.warnings() if directory.encoding_path.is_file() else ()
-    saved = next(iter(rounds_on_disk(directory.checkpoints)), 0)  # looked for first: a run that goes on adds rounds
+    saved = next(iter(rounds_on_disk(directory.checkpoints)), 0)  # before the history: a run in progress adds rounds
     history = directory.history()
     if len(history) < saved:
         raise Damaged(f"{history.path} lacks rounds that the checkpoint has", fix="manyheads run --resume --out RUN")
@@ -84,7 +84,7 @@ def read_run(folder: Path) -> RunFacts:
 
 
 def curve(run: RunFacts, label: str, start: int = 0) -> list[dict[str, Any]]:
-    """A row for each round after ``start`` that was evaluated, with all metrics and monitors by their names."""
+    """Return a row for each evaluated round after ``start``, with the values of all metrics and monitors by name."""
     rows, sent = [], 0
     for at in run.rounds:
         sent += at.bytes
@@ -96,7 +96,7 @@ def curve(run: RunFacts, label: str, start: int = 0) -> list[dict[str, Any]]:
 
 
 def site_rows(run: RunFacts, label: str) -> list[dict[str, Any]]:
-    """The sites of the last evaluation from best to worst; none if they are too many for the history to list."""
+    """Return a row for each site of the last evaluation, best first; empty if the history has no values per client."""
     found, scale = run.evaluation, run.scale
     if found is None or run.score not in found.per_client:
         return []
@@ -110,13 +110,13 @@ def site_rows(run: RunFacts, label: str) -> list[dict[str, Any]]:
 
 
 def _labels(runs: Sequence[RunFacts]) -> list[str]:
-    """What tells runs apart: their methods, or else their folders."""
+    """Return unique labels of the runs: their methods, or their folders if methods repeat."""
     methods = [run.method for run in runs]
     return methods if max(Counter(methods).values()) == 1 else [str(run.folder) for run in runs]
 
 
 def run_charts(runs: Sequence[RunFacts], legend: alt.Legend | None = LEGEND) -> dict[str, tuple[str, Chart]]:
-    """The charts of runs, by the names their files get; none as long as nothing was evaluated."""
+    """Return title and chart of all charts of the runs, by the name of the file; empty if nothing was evaluated yet."""
     first = runs[0].evaluation
     if first is None:
         return {}
@@ -140,18 +140,18 @@ def run_charts(runs: Sequence[RunFacts], legend: alt.Legend | None = LEGEND) -> 
 
 
 def _others(runs: Sequence[RunFacts]) -> dict[str, Scale]:
-    """The metrics of the runs beside the score."""
+    """Return the scales of all metrics of the runs except the score, by name."""
     found = (name for run in runs if run.evaluation for name in run.evaluation.values)
     return {name: Scale.of(name) for name in dict.fromkeys(found) if name != runs[0].score}
 
 
 def monitors_of(runs: Sequence[RunFacts]) -> list[str]:
-    """The quantities that were found in the last round of any run."""
+    """Return the names of the monitored quantities in the last round of any run."""
     return list(dict.fromkeys(name for run in runs if run.rounds for name in run.rounds[-1].monitors))
 
 
 def _sites(rows: Sequence[Mapping[str, Any]], labels: Sequence[str], scale: Scale) -> Chart:
-    """Sites from best to worst, of the run that the parameter ``method`` names."""
+    """Bar chart of the sites' scores, best first; the chart's parameter ``method`` selects the run."""
     axis = alt.Axis(labels=False, ticks=False)
     tooltip = [
         alt.Tooltip("site:N", title="Site"),
@@ -173,7 +173,7 @@ def _sites(rows: Sequence[Mapping[str, Any]], labels: Sequence[str], scale: Scal
 
 
 def run_page(runs: Sequence[RunFacts], live: bool = False) -> str:
-    """The page of runs; a ``live`` one asks its server for what is new."""
+    """Return the HTML page of the runs; a ``live`` page polls its server for new rounds."""
     labels = _labels(runs)
     named = " and ".join(display(name) for name in labels) if len(runs) < 3 else plural(len(runs), "run", "runs")
     words = {label: progress(run) for run, label in zip(runs, labels, strict=True)}
@@ -209,7 +209,7 @@ def run_page(runs: Sequence[RunFacts], live: bool = False) -> str:
 
 
 def progress(run: RunFacts) -> str:
-    """How far a run has come, in a sentence."""
+    """Return a sentence with the rounds done so far and the last score."""
     text = f"{display(run.method)}: {len(run.rounds)} of {plural(run.planned, 'round', 'rounds')}"
     found, scale = run.evaluation, run.scale
     if found is None:
@@ -218,7 +218,7 @@ def progress(run: RunFacts) -> str:
 
 
 def _numbers(runs: Sequence[RunFacts], labels: Sequence[str]) -> Table:
-    """What each run reached and cost."""
+    """Table of each run's scores at its last evaluation, bytes and seconds."""
     scales = {runs[0].score: runs[0].scale} | _others(runs)
     rows = []
     for run, label in zip(runs, labels, strict=True):
@@ -268,7 +268,7 @@ def _settings(run: RunFacts) -> Table:
 
 
 def write_run_report(folders: Sequence[Path], out: Path | None = None) -> Path:
-    """Make the report of runs; of one, in its folder, unless ``out`` says otherwise."""
+    """Write the report of runs and return its path; for a single run, ``out`` defaults to report.html in its folder."""
     runs = [read_run(folder) for folder in folders]
     if out is None:
         if len(folders) > 1:

@@ -1,4 +1,4 @@
-"""The answer in plain words, from the facts of a comparison."""
+"""The summary of a comparison in plain sentences."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["judged", "summary", "verdicts"]
 
 
 def judged(result: ComparisonResult) -> str | None:
-    """The method that the summary speaks of: the recommended one, or the best on validation samples."""
+    """Return the method that the summary is about: the recommended one, or else the best on validation samples."""
     return result.recommendation.method or result.recommendation.best
 
 
 def summary(result: ComparisonResult) -> dict[str, str]:
-    """Headed sentences: the answer first, then sites, certainty, cost and what the numbers mean."""
+    """Return the summary's sentences by section: the answer, the sites, certainty, cost, and what the score means."""
     name = judged(result)
     said = {"answer": _answer(result), "text": spoken(result.recommendation.text, result.methods)}
     if name and (gain := result[name].gain):
@@ -36,7 +36,7 @@ def _answer(result: ComparisonResult) -> str:
 
 
 def verdicts(name: str, gain: MeanGain) -> str:
-    """How many sites gain, lose, or cannot be told apart."""
+    """Return a sentence with the numbers of sites that gain, lose, or are unclear."""
     counts = gain.clients
     return (
         f"With {display(name)}, of {plural(counts.total, 'site', 'sites')} {_count(counts.gains, 'gains', 'gain')}, "

@@ -1,4 +1,4 @@
-"""The numbers behind the page as tables, and each chart in a sentence."""
+"""The tables of a comparison's report."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["Cell", "Table", "all_tables", "flat"]
 
 
 class Cell(NamedTuple):
-    """What is written, and what to sort by."""
+    """A cell's text, and the key to sort its column by."""
 
     text: str
     key: float | str | None = None
 
 
 class Table(NamedTuple):
-    """Headings and rows; the first cell of a row names it."""
+    """A table; the first cell of a row is the row's heading."""
 
     caption: str
     head: Sequence[str]
@@ -34,7 +34,7 @@ class Table(NamedTuple):
 
 
 def all_tables(result: ComparisonResult) -> dict[str, Table]:
-    """The tables of the page, those that the results allow."""
+    """Return the page's tables by name; those without any values are left out."""
     made = {
         "numbers": _numbers(result),
         "tuning": _tuning(result),
@@ -83,7 +83,7 @@ def _row(name: str, m: MethodResult, scale: Scale) -> list[Cell]:
 
 
 def _metrics(result: ComparisonResult) -> Table:
-    """Further metrics: the mean, and the range of the seeds."""
+    """Table of the further metrics: mean and range over seeds."""
     scales = {name: Scale(quantity) for name, quantity in result.further.items()}
     several = len(result.seeds) > 1
     rows = []
@@ -103,7 +103,7 @@ def _gain(gain: Gain, scale: Scale) -> Cell:
 
 
 def _gains(result: ComparisonResult) -> Table:
-    """Every drawn site: alone, and what each method changes."""
+    """Table of each drawn site's score when trained alone, and its gain with each method."""
     scale = Scale.of(result.score)
     names = [n for n in result.ranked if n in result.others]
     rows = []
@@ -125,7 +125,7 @@ def _curves(result: ComparisonResult) -> Table:
 
 
 def _data(result: ComparisonResult) -> Table:
-    """Every site's data: samples or targets, and distances."""
+    """Table of each drawn site's training data: label counts or target statistics, and distances from all sites."""
     data = result.data
     head = ["Site", "Training samples", "Labels"] if data.labels else ["Site", "Target mean", "Target deviation"]
     rows = []
@@ -142,7 +142,7 @@ def _data(result: ComparisonResult) -> Table:
 
 
 def _tuning(result: ComparisonResult) -> Table:
-    """Validation scores of the step sizes tried, and whether a finer search could change the choice."""
+    """Table of the validation score of each step size tried, with a note if the best one is at the edge of the grid."""
     scale = Scale.of(result.score)
     rates = list(dict.fromkeys(r.rate for m in result.methods.values() for r in m.rates))
     rows = []
@@ -174,13 +174,13 @@ def _edge(rate: float | None, tried: Sequence[float]) -> str:
 
 
 def _settings(result: ComparisonResult) -> Table:
-    """Every setting, and the settings of each method, by their paths."""
+    """Table of all settings, and of each method's settings, by dotted path."""
     tree = {**result.settings, "methods": {n: m.algorithm for n, m in result.methods.items()}}
     return Table("Settings", ["Setting", "Value"], [[Cell(k), Cell(v)] for k, v in flat(tree)])
 
 
 def _monitors(result: ComparisonResult) -> Table:
-    """The monitored quantities after the last round."""
+    """Table of the monitored quantities after the last round."""
     scales = {name: Scale(monitor_named(name)) for name in result.monitored}
     rows = []
     for method in result.ranked:
@@ -193,7 +193,7 @@ def _monitors(result: ComparisonResult) -> Table:
 
 
 def flat(tree: Any, path: str = "") -> list[tuple[str, str]]:
-    """A tree of settings as paths and values.
+    """Flatten nested settings into pairs of dotted path and value.
 
     >>> flat({"sgd": {"lr": 0.1}, "hidden": [64, 32]})
     [('sgd.lr', '0.1'), ('hidden', '64, 32')]

@@ -1,4 +1,4 @@
-"""Numbers as the report writes them: as their quantity says, a true minus sign, intervals in brackets."""
+"""Formatting of numbers in the report: digits and units by quantity, a true minus sign, intervals in brackets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MINUS, NONE = "\N{MINUS SIGN}", "\N{EN DASH}"
 
 @dataclass(frozen=True)
 class Scale:
-    """How a quantity is written and drawn.
+    """How values of a quantity are formatted in text and scaled in charts.
 
     >>> Scale.of("accuracy").value(0.9617), Scale.of("accuracy").gain(0.004), Scale.of("loss").gain(0.00123)
     ('96.2', '+0.4', '+0.00123')
@@ -39,7 +39,7 @@ class Scale:
 
     @classmethod
     def of(cls, metric: str) -> Scale:
-        """That of a metric."""
+        """Return the scale of a metric, given by name."""
         return cls(METRICS.get(metric) or named_quantity(metric))
 
     @property
@@ -48,12 +48,12 @@ class Scale:
 
     @property
     def factor(self) -> float:
-        """From the facts to what is shown."""
+        """Factor from stored values to displayed ones: 100 for percentages."""
         return self.quantity.factor()
 
     @property
     def best_first(self) -> int:
-        """The sign by which values sort from best to worst."""
+        """Sign to multiply values by, so that sorting in ascending order puts the best first."""
         return 1 if self.quantity.higher_is_better is False else -1
 
     @property
@@ -62,12 +62,12 @@ class Scale:
 
     @property
     def unit(self) -> str:
-        """Of a value, after the number."""
+        """Unit to append to a value, with a leading space."""
         return f" {self.quantity.unit}".rstrip()
 
     @property
     def units(self) -> str:
-        """Of values and their differences, in words."""
+        """Units of values and of differences, in words."""
         return "percent and percentage points" if self.unit == " %" else f"units of the {self.name}"
 
     @property
@@ -76,12 +76,12 @@ class Scale:
 
     @property
     def spread_unit(self) -> str:
-        """Of a standard deviation, at an axis."""
+        """Unit of a standard deviation, to append to an axis title."""
         return " (points)" if self.unit == " %" else ""
 
     @property
     def title(self) -> str:
-        """Of an axis."""
+        """Axis title: the quantity's name and unit."""
         return self.quantity.axis()
 
     @property
@@ -92,7 +92,7 @@ class Scale:
 
     @property
     def format(self) -> str:
-        """Vega's word for :meth:`value`."""
+        """Number format of :meth:`value`, valid in both Vega and Python."""
         return self.quantity.format()
 
     def value(self, value: float | None) -> str:
@@ -112,21 +112,21 @@ class Scale:
         return f"[{self.gain(ends[0])}, {self.gain(ends[1])}]" if ends and all(map(_known, ends)) else NONE
 
     def drawn(self, value: float | None) -> float | None:
-        """A value as charts get it."""
+        """Return a value scaled and rounded for a chart; None if it is missing or not finite."""
         return float(f"{self.factor * value:.5g}") if _known(value) else None
 
 
 PLAIN = Scale(Quantity)
-"""of numbers of which nothing is known"""
+"""scale of numbers whose quantity is unknown"""
 
 
 def monitor_named(name: str) -> type[Quantity]:
-    """A monitored quantity: its title and what it means."""
+    """Return the monitor registered by a name, or a plain quantity with that name."""
     return MONITORS.get(name) or named_quantity(name)
 
 
 def explained(quantity: type[Quantity]) -> str:
-    """Its title, and what it means if that is said."""
+    """Return a quantity's title, followed by its meaning if it has one."""
     return ": ".join(words for words in (quantity.title, quantity.meaning) if words)
 
 
@@ -139,7 +139,7 @@ def _known(value: float | None) -> TypeGuard[float]:
 
 
 def megabytes(count: float | None) -> str:
-    """Bytes, in MB of a million.
+    """Format a number of bytes in megabytes (10^6 bytes).
 
     >>> megabytes(21_024_000), megabytes(0), megabytes(1234)
     ('21.0', '0', '0.0012')
@@ -155,7 +155,8 @@ def seconds(value: float) -> str:
 
 
 def plural(count: int, one: str, many: str) -> str:
-    """
+    """Return a count with the singular or plural noun.
+
     >>> plural(1, "site gains", "sites gain")
     '1 site gains'
     """
