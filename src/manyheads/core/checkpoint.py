@@ -1,4 +1,4 @@
-"""Tensors and facts about them in one safetensors file, with a hash; and checkpoints made of these, the last two kept."""
+"""Safetensors files with metadata and a hash, and checkpoints in this format, of which the last two are kept."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ def hash_tensors(tensors: Mapping[str, Tensor]) -> hashlib._Hash:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -> None:
-    """Write tensors, and facts about them, in one step."""
+    """Write tensors, with ``facts`` as metadata, atomically."""
     # clones, since safetensors refuses tensors that share memory
     contiguous = {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}
     with replacing(path) as temporary:
         try:
             save_file(contiguous, temporary, metadata={**facts, "sha256": hash_tensors(contiguous).hexdigest()})
-        except SafetensorError as error:  # the message of the system, e.g. "No space left on device"
+        except SafetensorError as error:  # has the operating system's message, e.g. "No space left on device"
             raise OSError(str(error)) from error
 
 
 def read_tensors(path: Path, facts: Mapping[str, str]) -> dict[str, Tensor]:
-    """The tensors in a file; an error if it is not what was written, or not of what ``facts`` say."""
+    """The tensors in a file; an error if its hash does not match or its metadata are not ``facts``."""
     if path.exists() and not path.is_file():
         raise Damaged(f"{path} cannot be read: it is no file")
     try:
@@ -88,5 +88,5 @@ def rounds_on_disk(folder: Path) -> list[int]:
 
 
 def read_checkpoint(folder: Path, round: int, settings: str = "") -> dict[str, Tensor]:
-    """The tensors of a checkpoint; an error if it is not what was written by the run with these settings."""
+    """The tensors of a checkpoint; an error if it is damaged, or was not written by the run with these settings."""
     return read_tensors(checkpoint_path(folder, round), {"round": str(round), "settings": settings})

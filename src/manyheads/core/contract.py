@@ -58,7 +58,7 @@ class Round:
     """clients in this round, the papers' rn or |S|"""
 
     def uniform(self, later: int = 0) -> float:
-        """A random number in [0, 1), the same at server and clients; ``later``: that of so many rounds later."""
+        """A random number in [0, 1), the same at server and clients; with ``later``, that of so many rounds later."""
         return float(generator(self.seed, Purpose.COIN, self.index + later).random())
 
     def coin(self, probability: float, later: int = 0) -> bool:
@@ -122,8 +122,9 @@ class Cohort(Protocol):
         """Custom local steps: ``state = step(state, *batches)``, repeated.
 
         Each step gets one batch of each of the sizes in ``batches``, for :meth:`gradient` and :meth:`hvp`: drawn afresh
-        from all samples, or in shuffled passes over them if not ``independent``. All of ``state`` carries the client dimension, and what differs between clients must be in it: the
-        step may be called for some of the clients only. The first of ``batches`` measures an epoch.
+        from all samples, or in shuffled passes over them if not ``independent``. All of ``state`` carries the client
+        dimension, and what differs between clients must be in it: the step may be called for some of the clients only.
+        The length of an epoch is that of a pass with the first of the batch sizes.
         """
 
     def draw(self, batch: int) -> Batch:
@@ -175,14 +176,14 @@ class Algorithm:
     weighting: ClassVar[Literal["samples", "equal"]] = "samples"
     """how the paper weighs the clients' uploads"""
     models: ClassVar[tuple[ModelKind, ...]]
-    """models it can be evaluated by, the one that the paper's results are about first"""
+    """kinds of models it can be evaluated with; first the one that the paper reports"""
     pooled: ClassVar[bool] = False
-    """the upload is linear in the client's loss, so the weighted mean over clients is one gradient of the pooled loss"""
+    """whether uploads are linear in the clients' losses, so that their weighted mean is the upload for the pooled loss"""
     reads_each: ClassVar[bool] = False
-    """merge reads the uploads one by one; otherwise it gets their weighted mean, taken where the clients were trained"""
+    """whether merge reads the uploads one by one; otherwise it gets their weighted mean, which workers may compute"""
 
     def everyone(self, round: int) -> bool:
-        """Whether all clients take part in that round, whatever the participation."""
+        """Whether all clients take part in that round, regardless of the participation setting."""
         return False
 
     def init_server(self, params: Params, population: int) -> State:
@@ -230,7 +231,7 @@ class Algorithm:
         return FineTune()
 
     def step_sizes(self, lr: float, population: int) -> dict[str, float]:
-        """The settings, by their path, with which local steps have about the size ``lr``: what tuning varies."""
+        """The values of settings, by path, that give local steps a size of about ``lr``; tuning varies these."""
         return {"sgd.lr": lr} if hasattr(self, "sgd") else {}
 
 

@@ -37,7 +37,7 @@ class UserError(ValueError):
 
 
 class Damaged(UserError):
-    """A file is not what was written."""
+    """A file is damaged: its content is not what was written."""
 
 
 class Diverged(UserError):

@@ -1,4 +1,4 @@
-"""Settings that many methods have, with their check and their documentation."""
+"""Types of settings that many methods have, each with its validation and documentation."""
 
 from __future__ import annotations
 

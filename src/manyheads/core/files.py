@@ -37,7 +37,7 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        full = error.errno is None or error.errno in _FULL  # safetensors gives the message of the system and no number
+        full = error.errno is None or error.errno in _FULL  # errors of safetensors have no errno
         cure = (
             "free some space or choose another place" if full else "see that the folder is there and may be written to"
         )
@@ -48,9 +48,9 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def kind_of(path: Path) -> Literal["file", "folder", "other"] | None:
-    """What a path leads to; ``other``: a pipe, a device or a socket, which may never end. None: nothing.
+    """What is at a path; ``other`` is a pipe, a device or a socket, which may never end. None if there is nothing.
 
-    Unlike pathlib's own questions it never fails, not even for a name that is too long for any file.
+    Unlike pathlib's own methods it never raises an error, not even for a name that is too long for any file.
     """
     try:
         mode = path.stat().st_mode
@@ -67,7 +67,7 @@ def content(path: Path) -> bytes:
 
 
 def fresh_folder(path: Path) -> None:
-    """Make a folder; refuse one that holds anything already."""
+    """Make a folder; an error if it exists and is not empty."""
     with writing(path):
         kind = kind_of(path)
         if kind and (kind != "folder" or any(path.iterdir())):
@@ -85,7 +85,7 @@ def reserved(path: Path) -> Iterator[Path]:
         with writing(place):
             place.parent.mkdir(parents=True, exist_ok=True)
             try:
-                place.mkdir()  # of two processes that start at once, one finds it taken
+                place.mkdir()  # atomic: if two processes start at once, only one succeeds
                 break
             except FileExistsError:
                 continue
@@ -110,10 +110,10 @@ def locked(folder: Path) -> IO[str]:
 
 
 def sweep(folder: Path, name: str = "*") -> None:
-    """Remove files that killed processes left half written; only for a process that has locked the folder."""
+    """Remove files that killed processes left half written; the caller must have locked the folder."""
     for left in folder.glob(f".{name}.[0-9]*.tmp"):
         if not left.name.split(".")[-2].isdigit():
-            continue  # not one of ours, whose names end in a process id
+            continue  # not a temporary file of ours: their names end in a process id
         with writing(left):
             shutil.rmtree(left) if left.is_dir() else left.unlink()
 

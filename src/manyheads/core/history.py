@@ -1,4 +1,4 @@
-"""The history of a run: one sealed JSON object a round, appended after each round."""
+"""The history of a run: one sealed JSON object per round, appended after each round."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WHOLE = re.compile(rb'"seal": "[0-9a-f]{16}"}')
 
 
 class History(Sequence[Record]):
-    """Records of rounds 1, 2, ...; kept in memory, and in a file if it has a path, sealed as those ``of`` one run.
+    """Records of rounds 1, 2, ..., in memory and, with ``path``, in a file, whose seals include the run's hash ``of``.
 
     >>> history = History()
     >>> history.append({"round": 1, "evaluation": {"accuracy": 0.5}})
@@ -43,7 +43,7 @@ class History(Sequence[Record]):
         return len(self._records)
 
     def append(self, record: Record) -> None:
-        record = plain(record)  # as it will be read
+        record = plain(record)  # the same in memory as when read from the file
         self._records.append(record)
         if self.path is not None:
             with writing(self.path), open(self.path, "a", encoding="utf-8") as file:
@@ -62,20 +62,20 @@ class History(Sequence[Record]):
                 yield {"round": record["round"], **record["evaluation"]}
 
     def column(self, name: str) -> list[tuple[int, Any]]:
-        """(round, value) of one entry of the records, their monitors or evaluations, in all rounds that have it."""
+        """(round, value) pairs of one entry of the records, their monitors or evaluations, for rounds that have it."""
         flat = ({**r, **r.get("monitors", {}), **r.get("evaluation", {})} for r in self._records)
         return [(r["round"], r[name]) for r in flat if r.get(name) is not None]
 
     @classmethod
     def read(cls, path: Path, upto: int | None = None, of: str = "") -> History:
-        """The history in a file, up to a round. A last line cut short by a crash is left out; other damage is an error."""
+        """The history in a file, up to a round. A last line cut off by a crash is ignored; other damage is an error."""
         lines = _lines(path)
         if upto is not None and len(lines) < upto:
             raise Damaged(f"{path} lacks rounds that the checkpoint has")
         return cls(path, [record_of(line, number, path, of) for number, line in enumerate(lines[:upto], 1)], of)
 
     def rewrite(self) -> None:
-        """Make the file hold exactly these records."""
+        """Make the file contain exactly these records."""
         assert self.path is not None
         text = "".join(sealed_json(r, of=self.of) + "\n" for r in self._records)
         if not self.path.exists() or self.path.read_bytes() != text.encode():
@@ -83,18 +83,18 @@ class History(Sequence[Record]):
 
 
 def metrics_of(records: Sequence[Record]) -> list[str]:
-    """Names of the metrics of the last evaluation, the score by which methods are compared first."""
+    """Names of the metrics of the last evaluation; the first is the score by which methods are compared."""
     found: Record = next((r["evaluation"] for r in reversed(records) if "evaluation" in r), {})
     return found.get("metrics") or [name for name in ("accuracy", "loss") if found.get(name) is not None]
 
 
 def rounds_recorded(path: Path) -> int:
-    """For how many rounds a file has a line, intact or damaged."""
+    """The number of rounds for which a file has a line, intact or damaged."""
     return len(_lines(path))
 
 
 def record_of(line: bytes, number: int, path: Path, of: str = "") -> Record:
-    """The record in a line of a file, which must be that of the round of the same number."""
+    """The record in line ``number`` of a file; an error unless it is that of the round with the same number."""
     record = unsealed_json(line, f"line {number} of {path}", of)
     if record.get("round") != number:
         raise Damaged(f"line {number} of {path} is that of another round: the file lacks rounds")
@@ -102,7 +102,7 @@ def record_of(line: bytes, number: int, path: Path, of: str = "") -> Record:
 
 
 def _lines(path: Path) -> list[bytes]:
-    """The lines of a file, without what a crash in the middle of writing, or a power failure, left at its end."""
+    """The lines of a file, without an incomplete end left by a crash or a power failure while writing."""
     try:
         whole = content(path).rstrip(b"\0")
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Interrupts: which signals ask to stop, and blocks that none of them may interrupt."""
+"""Interrupts: the signals that stop a program, and blocks of code that they may not interrupt."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from types import FrameType
 __all__ = ["STOPS", "held", "leave_to_parent"]
 
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Ctrl-C, a polite kill, a terminal that was closed"""
+"""Ctrl-C, kill, and a closed terminal"""
 
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Signals that ask to stop wait until the block has ended.
+    """Delay signals that stop the program until the end of the block.
 
-    An exception raised while a process is being forked is lost, in the hooks that run there, and one raised between the
-    start of a process and the note of it leaves the process behind. Processes started in the block have the signals
-    blocked: see :func:`leave_to_parent`.
+    An exception raised during a fork is lost in Python's fork hooks, and one raised after a process is started but
+    before it is recorded leaves the process behind. Processes started in the block inherit blocked signals: see
+    :func:`leave_to_parent`.
     """
     came: list[int] = []
 
@@ -29,7 +29,7 @@ def held() -> Iterator[None]:
 
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
     handlers = {}
-    if threading.current_thread() is threading.main_thread():  # handlers run here, whichever thread the signal reaches
+    if threading.current_thread() is threading.main_thread():  # Python runs all signal handlers in this thread
         handlers = {stop: handler for stop in STOPS if callable(handler := signal.getsignal(stop))}
     try:
         for stop in handlers:

@@ -1,4 +1,4 @@
-"""The machine and the versions with which something was computed."""
+"""The machine and the software versions with which a result was computed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Machine:
 
 
 def this_machine() -> Machine:
-    """The one that this runs on."""
+    """The machine that this process runs on."""
     return Machine(
         python=sys.version.split()[0],
         platform=platform.platform(),
@@ -41,7 +41,7 @@ def this_machine() -> Machine:
 
 
 def machine_facts() -> dict[str, Any]:
-    """This machine as plain values."""
+    """This machine as a dictionary of plain values."""
     return asdict(this_machine())
 
 

@@ -25,7 +25,7 @@ def plain(value: Any) -> Any:
 
 
 def to_json(value: Any, indent: int | None = None, sort_keys: bool = False) -> str:
-    """Valid JSON, without NaN and infinity; all that is printed and written goes through here.
+    """Valid JSON, with null for NaN and infinity; used for all JSON that is printed or written.
 
     >>> to_json({"loss": float("nan")})
     '{"loss": null}'

@@ -1,4 +1,4 @@
-"""What a number is called, in which unit it is written, and which way is better: common to metrics and monitors."""
+"""The name, unit, format and better direction of a quantity: common to metrics and monitors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TAKEN = {
     ),
     *("evaluation", "also", "protocol", "model", "who", "per_client", "client"),
 }
-"""entries of a history that are no quantities"""
+"""entries of a history that are not quantities, and cannot be names of any"""
 
 
 class Quantity:
@@ -39,48 +39,48 @@ class Quantity:
     """
 
     name: ClassVar[str]
-    """its entry in the history: lower case letters, digits and _"""
+    """name of its entry in the history: lower case letters, digits and _"""
     title: ClassVar[str]
-    """in the head of a table, at an axis"""
+    """title in table headers and on axes"""
     meaning: ClassVar[str] = ""
-    """half a sentence that explains it"""
+    """a phrase that explains it"""
     unit: ClassVar[str] = ""
-    """behind the number; ``%``: a share, written times 100, whose differences are percentage points"""
+    """shown after the number; ``%`` is for fractions, shown times 100, with differences in percentage points"""
     higher_is_better: ClassVar[bool | None] = None
-    """None: neither"""
+    """None if neither higher nor lower values are better"""
     bounds: ClassVar[tuple[float | None, float | None]] = (None, None)
-    """where the axis of a drawing begins and ends; None: with the values"""
+    """ends of the axis in a plot; None: determined by the values"""
 
     @classmethod
     def factor(cls) -> float:
-        """From the number in the history to the one that is written."""
+        """The factor from the value in the history to the number that is shown."""
         return 100.0 if cls.unit == "%" else 1.0
 
     @classmethod
     def format(cls) -> str:
-        """Of the number that is written."""
+        """The format specification of the number that is shown."""
         return ".1f" if cls.unit == "%" else ".3g"
 
     @classmethod
     def shown(cls, value: float | None) -> str:
-        """The number with its unit; nothing if there is none."""
+        """The value with its unit, as text; empty if there is no value."""
         if value is None or not math.isfinite(value):
             return ""
         return f"{cls.factor() * value:{cls.format()}} {cls.unit}".rstrip()
 
     @classmethod
     def axis(cls) -> str:
-        """The title with the unit."""
+        """The title with the unit, for an axis."""
         return f"{cls.title} ({cls.unit})" if cls.unit else cls.title
 
 
 def named_quantity(name: str) -> type[Quantity]:
-    """A quantity of which only the name is known."""
+    """A quantity class for a name of which nothing else is known."""
     return type("Named", (Quantity,), {"name": name, "title": name.replace("_", " ")})
 
 
 def quantity_check(base: type[Quantity], needs: str) -> Callable[[Any], None]:
-    """What a registry asks of the classes of one kind: ``base`` is theirs, and the method ``needs`` is written."""
+    """A registry's check of a class: it must be a subclass of ``base`` and implement the method ``needs``."""
 
     def check(cls: Any) -> None:
         if not (isinstance(cls, type) and issubclass(cls, base)):

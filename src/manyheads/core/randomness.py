@@ -1,8 +1,8 @@
 """Randomness with an address.
 
-Every draw comes from a generator named by (seed, purpose, round, client, ...). A run is therefore the same whatever
-the number of workers, whatever the order, and after a resume; and a real site finds its own batch order from a few
-integers. Nothing here reads or writes a global generator.
+Every draw comes from a generator identified by (seed, purpose, round, client, ...). A run is therefore the same for any
+number of workers, any order of clients, and after a resume; and a real site can compute its own batch order from a few
+integers. Global generators are left as they were.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ def generator(seed: int, purpose: Purpose, *address: int) -> np.random.Generator
 
 @contextmanager
 def torch_seeded(seed: int, purpose: Purpose, *address: int) -> Iterator[None]:
-    """Run torch code that knows only the global generator (layer initialisation, dropout) from an address."""
+    """Seed torch's global generator from an address during the block, for layer initialisation and dropout."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(generator(seed, purpose, *address).integers(2**63)))
         yield
 
 
 def steps_per_pass(samples: int, batch: int, smallest: int = 1) -> int:
-    """How many batches one pass over the data has; see :func:`batch_plan`.
+    """The number of batches in one pass over the data; see :func:`batch_plan`.
 
     >>> [steps_per_pass(11, batch=10, smallest=s) for s in (1, 2)]
     [2, 1]
@@ -76,8 +76,8 @@ def batch_plan(
     """Which samples each local step uses: shuffled passes over the data, cut into batches.
 
     ``epochs`` full passes, or exactly ``steps`` steps taken from as many passes as they need. The last batch of a pass
-    may be smaller. ``batch`` 0 means all samples in every step. ``independent`` draws every batch afresh from all samples
-    instead, as the papers' analyses assume. A last batch of fewer than ``smallest`` joins the one before it.
+    may be smaller. ``batch`` 0 means all samples in every step. ``independent`` draws every batch afresh from all
+    samples instead, as the papers' analyses assume. A last batch of fewer than ``smallest`` joins the one before it.
 
     >>> [len(b) for b in batch_plan(np.random.default_rng(0), 5, batch=2, epochs=1)]
     [2, 2, 1]

@@ -1,7 +1,7 @@
 """Results as frozen dataclasses, and their form in a file: a table with a key for each field.
 
-A field that has a default is left out of the table while it holds it, and keys that no field has are passed over, so
-that files of other versions can be read as long as what they have in common means the same.
+A field that has its default value is left out of the table, and unknown keys are ignored, so that files of other
+versions can be read as long as the fields in common have the same meaning.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def _both_or_none(value: Any) -> Any:
 
 
 Real = Annotated[float, BeforeValidator(_unknown)]
-"""a number; in a file, where none is infinite or NaN, such a one is null and read as NaN"""
+"""a number; in a file, NaN and infinity are written as null, which is read as NaN"""
 Interval = Annotated[tuple[float, float] | None, BeforeValidator(_both_or_none)]
-"""two ends, or None where they are not known"""
+"""the two ends of an interval, or None if they are not known"""
 
 
 def to_table(value: Any) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def to_table(value: Any) -> dict[str, Any]:
 
 
 def from_table(cls: type[T], table: Any, where: object) -> T:
-    """What :func:`to_table` made; ``where`` names the file in an error.
+    """The dataclass from a table made by :func:`to_table`; ``where`` names the file in an error.
 
     >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True)

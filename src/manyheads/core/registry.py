@@ -1,4 +1,4 @@
-"""Things by name: ours, a user's own, and those of other installed packages."""
+"""Classes by name: those of this package, of the user, and of other installed packages."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ __all__ = ["Registry", "check_declared", "import_path", "is_import_path", "is_ou
 
 T = TypeVar("T")
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
-"""a name is a word of the command line, a key of a TOML file and part of a folder's name"""
+"""valid names, which are used on the command line, as TOML keys and in folder names"""
 RESERVED = {"all", "custom"}
-"""words that mean something else where a name is wanted"""
+"""reserved words, which have another meaning in place of a name"""
 _IMPORT_PATH = re.compile(r"(?P<module>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*|.+\.py):(?P<name>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*)")
 
 
 class Registry(Mapping[str, T]):
     """Classes of one kind, by their ``name``.
 
-    A package that declares an entry point in the ``group`` is found by the entry point's name. ``check`` refuses a thing
-    that lacks what the kind needs.
+    Classes that other packages declare as entry points in the ``group`` are found by the entry point's name. ``check``
+    raises an error for a class that lacks what the kind needs.
 
     >>> colours = Registry[type]("colour")
     >>> @colours.register
@@ -42,11 +42,11 @@ class Registry(Mapping[str, T]):
     def __init__(self, kind: str, check: Callable[[Any], None] = lambda thing: None, group: str | None = None) -> None:
         self.kind, self._check = kind, check
         self.group = group or f"manyheads.{kind}s"
-        """the group of entry points in which other packages declare such things"""
+        """the group of entry points in which other packages declare such classes"""
         self._known: dict[str, T] = {}
 
     def register(self, thing: Any) -> Any:
-        """Make a thing known by its name; usable as a decorator. The same class, defined again, takes its own place."""
+        """Make a class known by its name; usable as a decorator. The same class, defined again, replaces itself."""
         name, path = getattr(thing, "name", None), import_path(thing)
         if not isinstance(name, str) or not NAME.fullmatch(name) or name in RESERVED:
             what = f"{path} has no name" if name is None else f"{path} has a name that cannot be used"
@@ -65,9 +65,9 @@ class Registry(Mapping[str, T]):
         return thing
 
     def find(self, name: str, where: str | None = None, path: str | None = None) -> T:
-        """The thing of that name. Nothing is imported but what an installed package declares.
+        """The class of that name. Only entry points of installed packages are imported, nothing else.
 
-        ``path`` is the import path that the name had when it was saved: what to import if it is unknown now.
+        ``path`` is the import path that was saved with the name; the error for an unknown name tells to import it.
         """
         if self.knows(name, path):
             return self[name]
@@ -83,18 +83,18 @@ class Registry(Mapping[str, T]):
         raise one_of(self.kind, name, self, where=where)
 
     def knows(self, name: str, path: str | None = None) -> bool:
-        """Whether the name is registered; with ``path``, a class of ours of the same name is not what is meant."""
+        """Whether the name is registered; with ``path``, a class of this package at another path does not count."""
         return name in self and not (path and is_ours(self[name]) and import_path(self[name]) != path)
 
     def imported(self, given: str, where: str | None = None) -> T:
-        """What a user typed: a name, or ``package.module:Name`` or ``file.py:Name``, which is imported."""
+        """The class that a user named, or gave as ``package.module:Name`` or ``file.py:Name``, which is imported."""
         found = _IMPORT_PATH.fullmatch(given)
         if given in self or not found:
             return self.find(given, where)
         return self._add(self._loaded(lambda: attrgetter(found["name"])(_module(found["module"])), given, where))
 
     def usable(self, say: Callable[[str], None]) -> dict[str, T]:
-        """All that can be imported, by name; ``say`` is called for entry points of others that cannot be."""
+        """All classes by name, except entry points that cannot be imported, about which ``say`` is called."""
         found: dict[str, T] = {}
         for name in self:
             try:
@@ -125,7 +125,7 @@ class Registry(Mapping[str, T]):
     def _loaded(self, load: Callable[[], Any], path: str, where: str | None = None) -> Any:
         try:
             return load()
-        except UserError:  # says what is wrong with it
+        except UserError:  # already explains what is wrong
             raise
         except (Exception, SystemExit) as error:
             raise UserError(
@@ -145,7 +145,7 @@ class Registry(Mapping[str, T]):
 
 @cache
 def _entry_points(group: str, path: tuple[str, ...]) -> dict[str, list[EntryPoint]]:
-    """What the packages on a Python path declare in a group, by name; to look for it takes milliseconds."""
+    """The entry points in a group, by name; cached by the Python path, since a search takes milliseconds."""
     found: dict[str, list[EntryPoint]] = {}
     for entry in entry_points(group=group):
         found.setdefault(entry.name, []).append(entry)
@@ -155,7 +155,7 @@ def _entry_points(group: str, path: tuple[str, ...]) -> dict[str, list[EntryPoin
 def check_declared(
     thing: Any, *, base: type | None = None, attributes: Iterable[str] = (), methods: Iterable[str] = ()
 ) -> None:
-    """Refuse what is not a class of ``base``, not a settings class, or lacks something; says all that is missing."""
+    """Raise an error, listing what is missing, unless this is a settings class with these attributes and methods."""
     path = import_path(thing)
     if not isinstance(thing, type) or (base and not issubclass(thing, base)):
         raise UserError(
@@ -171,7 +171,7 @@ def check_declared(
 
 
 def not_imported(missing: Sequence[tuple[str, str, str]], where: str | None, flags: str = "") -> UserError:
-    """The error for things (kind, name and import path) that something was made with and that are not known now."""
+    """The error for classes (kind, name and import path) that a result was made with but that are not imported now."""
     things = ", ".join(f"the {kind} {name!r} ({path})" for kind, name, path in missing)
     modules = list(dict.fromkeys(path.partition(":")[0] for _, _, path in missing))
     flags = flags or " ".join(f"--{kind} {path}" for kind, _, path in missing)
@@ -193,18 +193,18 @@ def is_import_path(text: str) -> bool:
 
 
 def is_ours(thing: Any) -> bool:
-    """Whether a class, or an object's class, comes with this package."""
+    """Whether a class, or an object's class, is part of this package."""
     return import_path(thing).startswith("manyheads.")
 
 
 def _module(name: str) -> ModuleType:
-    """The module of that name, also from the current folder, or in that file."""
+    """The module of that name, which may be in the current folder, or the module in a file of that name."""
     file = Path(name).resolve() if name.endswith(".py") else None
     if file and not file.is_file():
         raise UserError(f"no such file: {name}")
     folder = str(file.parent if file else Path.cwd())
     if folder not in sys.path:
-        sys.path.append(folder)  # last, so that it hides nothing
+        sys.path.append(folder)  # last, so that it shadows no other module
     found = importlib.import_module(file.stem if file else name)
     if file and Path(str(found.__file__)).resolve() != file:
         raise UserError(f"{file.stem} is also the name of {found.__file__}", fix=f"give {name} another name")

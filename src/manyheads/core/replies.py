@@ -1,4 +1,4 @@
-"""What clients reply in a round: the server's check of it, and its weighted mean."""
+"""The clients' replies in a round: the server's check of them, and their weighted mean."""
 
 from __future__ import annotations
 
@@ -35,31 +35,31 @@ class Reply:
     clients: Sequence[int]
     """their addresses"""
     weights: np.ndarray
-    """in the weighted mean, [C]"""
+    """their weights in the weighted mean, [C]"""
     upload: State
-    """of each client, [C, ...]"""
+    """the upload of each client, [C, ...]"""
     failed: Mapping[int, str]
-    """clients that say themselves that their result cannot be used, by address, and why"""
+    """clients that report their own result as unusable: the reason, by address"""
 
 
 @dataclass(frozen=True)
 class Accepted:
-    """Replies that passed the server's check, and those that did not."""
+    """Replies that passed the server's check, and the reasons why others did not."""
 
     clients: list[int]
     weights: np.ndarray
     uploads: Each | Mean | None
-    """None if there is no client"""
+    """None if no reply passed"""
     dropped: dict[int, str]
-    """by address: why the reply cannot be used"""
+    """the reason why a client's reply cannot be used, by address"""
 
     def averaged(self) -> Accepted:
-        """The same with nothing but the weighted mean of the uploads."""
+        """The same with only the weighted mean of the uploads."""
         return replace(self, uploads=Mean(_mean(self.uploads, self.weights))) if self.uploads else self
 
 
 def accepted(reply: Reply, expected: State) -> Accepted:
-    """The server's check: names, shapes and types as expected, finite values, weights that are positive numbers."""
+    """The server's check: names, shapes and types must be as expected, values finite, and weights positive."""
     clients = list(reply.clients)
     faults = _faults(reply, expected)
     good = [i for i, client in enumerate(clients) if client not in faults]
@@ -84,10 +84,10 @@ def _faults(reply: Reply, expected: State) -> dict[int, str]:
 
 
 def gathered(parts: Sequence[Accepted], each: bool) -> Uploads | None:
-    """The uploads of all parts in client order: of ``each`` client if that is asked for and there, or their mean.
+    """The uploads of all parts in client order: of ``each`` client if asked for and available, otherwise their mean.
 
-    The mean is that of the parts' means, the same whether those were taken at the workers or are taken here. None if no
-    reply can be used.
+    The mean is computed from the means of the parts, so it is the same whether these were taken at the workers or here.
+    None if no reply can be used.
     """
     parts = [part for part in parts if part.uploads is not None]
     if not parts:
@@ -138,7 +138,7 @@ def check_upload(upload: State, expected: State, clients: int) -> None:
 
 
 def different_names(got: Iterable[str], want: Iterable[str]) -> str:
-    """What a state lacks and what it should not have, by the names of its leaves; a whole entry by its own.
+    """The missing and the superfluous leaves of a state, in words; an entry that only one of the two has is named once.
 
     >>> different_names(["model/a", "step"], ["model/a", "momentum/a", "momentum/b"])
     "lacks 'momentum', has 'step'"
@@ -158,6 +158,6 @@ def finite_clients(state: State, clients: int) -> Tensor:
     ok = torch.ones(clients, dtype=torch.bool)
     for value in state.flat.values():
         rows = value.reshape(clients, -1)
-        if not rows.sum(dim=1).isfinite().all():  # a sum is finite only if all its terms are: the usual case, fast
+        if not rows.sum(dim=1).isfinite().all():  # fast: a finite sum has finite terms only
             ok &= rows.isfinite().all(dim=1).cpu()
     return ok

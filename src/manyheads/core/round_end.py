@@ -1,4 +1,4 @@
-"""A round that is over, as those see it who watch a run."""
+"""A finished round, as monitors and callbacks see it."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ __all__ = ["RoundEnd"]
 class RoundEnd:
     """What monitors and ``on_round`` get: a round's record, and the states after it.
 
-    Uploads and what clients keep are read when they are asked for; the next round overwrites the latter.
+    Uploads and personal states are read when they are accessed; the next round overwrites the personal states.
     """
 
     record: dict[str, Any]
-    """as it stands in the history; a monitor sees it without what is measured after the round"""
+    """the round's entry in the history; for monitors, still without the values of monitors and evaluations"""
     server: State
     gather: Callable[[], Uploads] = field(repr=False)
     personal: Callable[[Sequence[int]], State] = field(repr=False)
-    """what any clients keep, with a leading client dimension"""
+    """reads the personal states of any clients, with a leading client dimension"""
 
     @cached_property
     def uploads(self) -> Uploads:
-        """Of the round: each client's, if a monitor or the method reads them, or else their mean."""
+        """The uploads of the round: each client's, if a monitor or the method reads them, otherwise their mean."""
         return self.gather()
 
     @property
@@ -39,5 +39,5 @@ class RoundEnd:
 
     @cached_property
     def kept(self) -> State:
-        """What the clients keep whose uploads these are."""
+        """The personal states of the clients in ``uploads``, with a leading client dimension."""
         return self.personal(self.uploads.clients)

@@ -44,10 +44,10 @@ LOCAL = "local model"
 
 @dataclass(frozen=True)
 class ClientRound:
-    """What a round gives at the clients."""
+    """The result of a round at the clients."""
 
     reply: Reply
-    """what travels"""
+    """what is sent to the server"""
     kept: State
     """what stays with each client, [C, ...]"""
     losses: np.ndarray
@@ -56,12 +56,12 @@ class ClientRound:
 
 @dataclass(frozen=True)
 class ServerRound:
-    """What a round gives at the server."""
+    """The result of a round at the server."""
 
     server: State
     """the next state"""
     dropped: dict[int, str]
-    """by address: clients whose replies could not be used, and why"""
+    """the reason why a client's reply could not be used, by address"""
 
 
 class NoUploads(UserError):
@@ -73,7 +73,7 @@ class NoUploads(UserError):
         super().__init__(f"round {round.index}: none of the {round.cohort} uploads can be used ({why})")
 
     def explained(self, algorithm: Algorithm, saved: str) -> UserError:
-        """The error for the user: what is ``saved``, and the likely cause."""
+        """The error for the user, with the likely cause; ``saved`` says what of the run is saved."""
         if all(why == NOT_FINITE for why in self.dropped.values()):
             return Diverged(f"{self}; {saved}", fix=likely_cause(algorithm, self.round.population))
         own = type(algorithm).expects is not Algorithm.expects
@@ -93,8 +93,8 @@ def client_round(
 ) -> ClientRound:
     """Local training of a cohort (of one client, at a real site), from what was downloaded and what its clients keep.
 
-    ``weighting`` is the algorithm's own unless given. ``keep_local`` adds the model after the last local step to what is
-    kept.
+    ``weighting`` is the algorithm's own unless given. ``keep_local`` adds the model after the last local step to the
+    personal state.
     """
     update = algorithm.local(cohort, download, kept)
     stays = update.client
@@ -130,7 +130,7 @@ def server_round(algorithm: Algorithm, server: State, replies: Sequence[Reply | 
 
 
 def _check_merged(algorithm: Algorithm, merged: State, server: State) -> None:
-    """The server's state keeps its form: what is left out of it would be lost."""
+    """Check that the merged state has the names and shapes of the server's state before."""
     got, want = merged.flat, server.flat
     if got.keys() != want.keys():
         default = type(algorithm).merge is Algorithm.merge
@@ -150,7 +150,7 @@ def _check_merged(algorithm: Algorithm, merged: State, server: State) -> None:
 
 
 def likely_cause(algorithm: Algorithm, population: int) -> str:
-    """What to do about values that are not finite."""
+    """Advice for the user about values that are not finite."""
     paths = algorithm.step_sizes(1.0, population)
     named = ", ".join(f"{path} = {attrgetter(path)(algorithm)}" for path in paths)
     return f"likely the step size is too large ({named}): try a tenth of it" if named else "training diverged"

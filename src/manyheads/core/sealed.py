@@ -1,8 +1,9 @@
-"""Files that carry a hash of themselves, so that what was damaged or altered on disk is noticed when it is read.
+"""Files with a seal, a hash of their own content, so that damage or changes on disk are noticed when they are read.
 
-JSON ends in a field ``"seal"``, TOML in a comment ``# seal:``; to any other reader they are plain JSON and plain TOML. The
-seal is the beginning of the SHA-256 of all bytes before it, and of what the file is ``of``, which its reader must know: a
-whole file of another run does not pass for this one's. It finds damage and changes made by mistake; it is no signature.
+JSON ends in a field ``"seal"``, TOML in a comment ``# seal:``; to any other reader they are plain JSON and plain TOML.
+The seal is the beginning of the SHA-256 of ``of`` and all bytes before the seal. ``of`` identifies the run that a file
+belongs to and must be known to its reader, so that an intact file of another run is not mistaken for this run's. A seal
+finds damage and accidental changes; it is not a signature.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def fingerprint(data: bytes) -> str:
 
 
 def sealed_json(facts: Mapping[str, Any], indent: int | None = None, of: str = "") -> str:
-    """An object as JSON with its seal, a line unless it is indented.
+    """An object as JSON with its seal, on a single line unless ``indent`` is given.
 
     >>> sealed_json({"round": 1})
     '{"round": 1, "seal": "43d1c7097e0a202e"}'
@@ -61,7 +62,7 @@ def sealed_toml(table: Mapping[str, Any]) -> str:
 
 
 def unsealed_json(data: bytes, name: object, of: str = "") -> Table:
-    """The object in sealed JSON, without the seal; ``name`` is that of its file or line."""
+    """The object in sealed JSON, without the seal; ``name`` names its file or line in errors."""
     _check(data, _JSON, _JSON_END, name, of)
     try:
         facts = json.loads(data)
@@ -72,17 +73,17 @@ def unsealed_json(data: bytes, name: object, of: str = "") -> Table:
 
 
 def write_json(path: Path, facts: Mapping[str, Any], indent: int | None = None, of: str = "") -> None:
-    """Write a sealed JSON file in one step."""
+    """Write a sealed JSON file atomically."""
     write_text(path, sealed_json(facts, indent, of) + "\n")
 
 
 def write_toml(path: Path, table: Mapping[str, Any]) -> None:
-    """Write a sealed TOML file in one step."""
+    """Write a sealed TOML file atomically."""
     write_text(path, sealed_toml(table))
 
 
 def read_json(path: Path, fix: str | None = None, of: str = "") -> Table:
-    """What :func:`write_json` wrote; an error, with ``fix``, if the file has changed."""
+    """The content of a file written by :func:`write_json`; an error, with ``fix``, if the file has changed."""
     try:
         return unsealed_json(_content(path), path, of)
     except Damaged as error:
@@ -90,7 +91,7 @@ def read_json(path: Path, fix: str | None = None, of: str = "") -> Table:
 
 
 def read_toml(path: Path, fix: str | None = None) -> Table:
-    """What :func:`write_toml` wrote; an error, with ``fix``, if the file has changed."""
+    """The content of a file written by :func:`write_toml`; an error, with ``fix``, if the file has changed."""
     try:
         data = _content(path)
         _check(data, _TOML, _TOML_END, path)

@@ -45,7 +45,7 @@ def settings(cls: type[T]) -> type[T]:
 
 def build(cls: type[T], values: Mapping[str, Any], *, where: str) -> T:
     """Settings from a mapping, as read from TOML or flags; ``where`` names it in errors."""
-    if not isinstance(values, Mapping):  # whatever else a file may hold in its place
+    if not isinstance(values, Mapping):  # a file may hold any other value in its place
         raise UserError("bad value", where=where, given=values, allowed="a table of settings")
     try:
         return TypeAdapter(cls).validate_python(dict(values))
@@ -101,17 +101,17 @@ def _fields(cls: Any) -> dict[str, FieldInfo]:
 
 
 def _doc(cls: type, name: str) -> str:
-    """The string below a field, in the nearest class that has one; else what its type says (``core.fields``)."""
+    """The string below a field in the nearest class that has one, or else the documentation of its type."""
     below = next((docs[name] for base in cls.__mro__ if name in (docs := _docs(base))), None)
     return below or _fields(cls)[name].description or ""
 
 
 @cache
 def _docs(cls: type) -> dict[str, str]:
-    """The strings below a class's own fields; read from its source when first asked for, since that is slow."""
+    """The strings below a class's own fields; read from its source at the first call only, since that is slow."""
     try:
         (tree,) = ast.parse(dedent(inspect.getsource(cls))).body
-    except (OSError, TypeError, SyntaxError):  # a builtin, or made where no source is kept
+    except (OSError, TypeError, SyntaxError):  # a builtin, or a class without source code
         return {}
     found = {}
     for field, below in pairwise(tree.body if isinstance(tree, ast.ClassDef) else ()):
@@ -138,7 +138,7 @@ def _user_error(cls: type, error: ValidationError, *, where: str) -> UserError:
 
 
 def _spot(cls: Any, path: Sequence[int | str]) -> list[str]:
-    """The part of an error's path that names fields and list positions, without the members of unions after it."""
+    """The part of an error's path that names fields and list positions, without the union members that follow."""
     spot: list[str] = []
     for name in path:
         known = dataclasses.is_dataclass(cls) and name in _fields(cls)

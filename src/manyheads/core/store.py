@@ -1,11 +1,11 @@
-"""The store of personal states: one record a client, on disk, only the sampled ones in memory.
+"""The store of personal states: one record per client, on disk; only the sampled clients' are in memory.
 
-A sparse file holds three slots, each with a place for every client. A client's state is written to a slot in which
-neither of the last two checkpoints looks for it, and a checkpoint carries the table that says which slot is each client's
-own. So a run killed at any instant finds the states of its last checkpoint, or of the one before it, byte for byte,
-without ever having copied the store.
+A sparse file holds three slots, each with room for every client. A client's state is written to a slot that neither of
+the last two checkpoints uses for this client, and each checkpoint contains a table of every client's slot. So a run
+killed at any instant finds the states of its last checkpoint, or of the one before it, byte for byte, without ever
+having copied the store.
 The file is a valid safetensors file. Reads and writes go through the file descriptor, not a memory map: a full disk is
-then an error instead of a crash, and memory does not grow with the clients that have taken part. Neighbours in a slot are
+then an error instead of a crash, and memory does not grow with the clients that have taken part. Adjacent records are
 read and written together.
 """
 
@@ -89,7 +89,7 @@ class PersonalStore:
         self.layout = Layout(initial)
         self.path = path
         self.slot = np.zeros(clients, np.uint8)
-        """0: never written; otherwise 1 + the slot that holds the client's state"""
+        """for each client, 1 + the slot that holds its state; 0 if it was never written"""
         self.crc = np.zeros(clients, np.uint32)
         self._kept = [self.slot.copy(), self.slot.copy()]
         self._initial = self.layout.pack(initial.map(lambda v: v.unsqueeze(0))) if self.layout.nbytes else None
@@ -141,7 +141,7 @@ class PersonalStore:
         return os.pread(self._file, self.layout.nbytes, self._offset(client, int(self.slot[client])))
 
     def read(self, clients: Sequence[int]) -> State:
-        """The states of these clients, those never written being the initial one."""
+        """The states of these clients; the initial state for those never written."""
         if self._initial is None:
             return self.layout.template
         records = np.repeat(self._initial, len(clients), axis=0)
@@ -150,7 +150,7 @@ class PersonalStore:
         for run, offset in self._runs(ids[seen], self.slot[ids[seen]]) if len(seen) else ():
             found = np.empty((len(run), self.layout.nbytes), np.uint8)
             left = found.reshape(-1).data
-            while left.nbytes:  # one call gives 2 GB at most
+            while left.nbytes:  # one call reads 2 GB at most
                 done = os.preadv(self._file, [left], offset)
                 if not done:
                     raise UserError(f"{self.path} is shorter than it was")
@@ -175,7 +175,7 @@ class PersonalStore:
         self.crc[ids] = [zlib.crc32(record) for record in records]
 
     def _writable(self, clients: np.ndarray) -> np.ndarray:
-        """A slot for each client, the present one unless a checkpoint refers to it."""
+        """The slot to write each client's state to: the present one, or another if a checkpoint refers to it."""
         current, last, before = (slots[clients] for slots in (self.slot, *self._kept))
         free = np.zeros_like(current)
         for slot in range(SLOTS, 0, -1):
@@ -195,11 +195,11 @@ class PersonalStore:
                 os.fsync(self._file)
 
     def committed(self) -> None:
-        """A checkpoint with the present tables is on disk; the one before the last may go."""
+        """Note that a checkpoint with the present tables is on disk; only it and the one before are protected now."""
         self._kept = [self.slot.copy(), self._kept[0]]
 
     def restore(self, tables: dict[str, Tensor], before: dict[str, Tensor] | None = None) -> None:
-        """Go back to the tables of a checkpoint, whose records are checked; those of the one ``before`` it stay too."""
+        """Restore the tables of a checkpoint and check its records; those of the one ``before`` it are kept too."""
         self.slot = tables["store/slot"].numpy().copy()
         self.crc = tables["store/crc"].numpy().copy().view(np.uint32)
         self._kept = [self.slot.copy(), (before or tables)["store/slot"].numpy().copy()]
@@ -208,13 +208,13 @@ class PersonalStore:
                 raise Damaged(f"personal state of client {client} in {self.path} is damaged")
 
     def update_hash(self, digest: hashlib._Hash) -> None:
-        """Feed the personal states that were ever written into a hash, in client order."""
+        """Add all personal states that were ever written to a hash, in client order."""
         for client in np.flatnonzero(self.slot) if self.layout.nbytes else []:
             digest.update(int(client).to_bytes(8, "little"))
             digest.update(self._record(int(client)))
 
     def copy_to(self, other: PersonalStore) -> None:
-        """Write every state there is into another store of the same form."""
+        """Write all states of this store to another one with the same layout."""
         seen = np.flatnonzero(self.slot).tolist()
         for start in range(0, len(seen), 1000):
             clients = seen[start : start + 1000]

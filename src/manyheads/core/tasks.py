@@ -16,47 +16,47 @@ __all__ = ["TASKS", "Classification", "ClosedForm", "Regression", "Task", "task_
 
 
 class ClosedForm(ABC):
-    """Derivatives of a loss by its outputs, without autograd. C clients, B samples of a batch, O outputs."""
+    """Derivatives of a loss with respect to the outputs, without autograd. C clients, B samples, O outputs."""
 
     @abstractmethod
     def losses_and_slopes(self, out_CBO: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Every sample's loss, [C, B], and its gradient, [C, B, O]; memory of its own, that may be written to."""
+        """Every sample's loss, [C, B], and its gradient, [C, B, O], as new tensors that the caller may overwrite."""
 
     @abstractmethod
     def curved(self, out_CBO: Tensor, rate_CBO: Tensor) -> Tensor:
-        """Every sample's Hessian times a rate of change of the outputs, [C, B, O]."""
+        """Every sample's Hessian times a tangent of the outputs, [C, B, O]."""
 
 
 class Task(ABC):
     """A kind of problem; registered in :data:`TASKS`, it can be the ``task`` of a federation.
 
-    Labels are numbers, as many as a sample has outputs, unless the task has ``classes``. A task without a closed form is
+    A label has one number for each output, unless the task has ``classes``. A task without a closed form is
     differentiated by autograd.
     """
 
     name: ClassVar[str]
     classes: ClassVar[bool] = False
-    """a label is the number of a class, and the class of the largest output is predicted"""
+    """whether labels are class numbers, of which the one with the largest output is predicted"""
     metrics: ClassVar[tuple[str, ...]] = ("loss",)
-    """names of what is measured in every evaluation; the first is the score by which methods are compared"""
+    """names of the metrics of every evaluation; the first is the score by which methods are compared"""
     reported: ClassVar[float] = 1.0
-    """the reported loss divided by the minimised one"""
+    """factor from the loss that training minimises to the one that is reported"""
     loss_words: ClassVar[str] = ""
     """the name of the reported loss in words, if the loss is the score"""
     closed_form: ClassVar[ClosedForm | None] = None
 
     @abstractmethod
     def losses(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """The loss of every sample, [B], from outputs [B, O] (or [B], of a model with a single one) and its labels."""
+        """The loss of every sample, [B], from outputs [B, O] (or [B], if a model has a single one) and labels."""
 
     def label_type(self, like: Tensor) -> torch.dtype:
-        """The number type of labels, beside a parameter of the model."""
+        """The dtype of labels, for a model with parameters like this one."""
         import torch
 
         return torch.int64 if self.classes else like.dtype
 
     def check_output(self, out: Any, samples: int, outputs: int) -> None:
-        """Refuse what a model gives for so many samples, if it does not fit the labels."""
+        """Raise an error if a model's output for so many samples does not fit the labels."""
         shape = tuple(out.shape) if hasattr(out, "shape") else None
         if shape == (samples, outputs) or (not self.classes and outputs == 1 and shape == (samples,)):
             return
@@ -104,7 +104,7 @@ class _SquaredError(ClosedForm):
 
 @TASKS.register
 class Classification(Task):
-    """One class a sample; the loss is the cross entropy of the outputs' softmax."""
+    """One class per sample; the loss is the cross entropy of the outputs' softmax."""
 
     name = "classification"
     classes = True
@@ -119,7 +119,7 @@ class Classification(Task):
 
 @TASKS.register
 class Regression(Task):
-    """One or several numbers a sample; training takes half the squared error, of which the whole is reported."""
+    """One or several numbers per sample; training minimises half the squared error, reports show the whole."""
 
     name = "regression"
     reported = 2.0

@@ -20,7 +20,7 @@ __all__ = ["Params", "State", "Tree", "Value", "aligned"]
 
 
 def aligned(value: Tensor) -> Tensor:
-    """The same values in memory aligned as torch's is: the last bit of a product may depend on the alignment."""
+    """The same values in memory aligned as torch aligns its own: the last bit of a product may depend on that."""
     return value.clone() if value.data_ptr() % 64 else value
 
 
@@ -40,7 +40,7 @@ class Tree(Mapping[str, Tensor]):
 
     @property
     def _leaves(self) -> dict[str, Tensor]:
-        """A scaled tree is computed lazily, when it is read; as a term of a sum it is fused into the addition."""
+        """The leaves. A scaled tree is computed when it is first read; as a term of a sum, it is fused into the sum."""
         if self._scale is not None:
             self._stored, self._scale = {k: v * self._scale for k, v in self._stored.items()}, None
         return self._stored
@@ -54,7 +54,7 @@ class Tree(Mapping[str, Tensor]):
     def __len__(self) -> int:
         return len(self._leaves)
 
-    def __getstate__(self) -> dict[str, np.ndarray]:  # travels to workers as plain bytes, not as shared memory
+    def __getstate__(self) -> dict[str, np.ndarray]:  # sent to workers as plain bytes, not as shared memory
         return {k: v.detach().cpu().numpy() for k, v in self._leaves.items()}
 
     def __setstate__(self, arrays: dict[str, np.ndarray]) -> None:
@@ -185,7 +185,7 @@ class State(Mapping[str, Value]):
         return leaves
 
     def unflat(self, leaves: Mapping[str, Tensor]) -> State:
-        """The state of this one's structure whose leaves are ``leaves``."""
+        """A state with the structure of this one and the given leaves, the inverse of ``flat``."""
         return State(
             **{
                 name: Tree({k: leaves[f"{name}/{k}"] for k in value}) if isinstance(value, Tree) else leaves[name]

@@ -23,7 +23,7 @@ class Each:
 
 @dataclass(frozen=True)
 class Mean:
-    """The weighted mean of the clients' uploads, and nothing else of them."""
+    """The weighted mean of the clients' uploads, without the individual uploads."""
 
     value: State
 
@@ -54,7 +54,7 @@ class Uploads:
 
 
 def weighted_mean(values: State, weights: Tensor) -> State:
-    """The mean over the leading dimension."""
+    """The weighted mean over the leading dimension."""
     if len(weights) == 1:
         return values.map(lambda v: v[0])
     share = weights / weights.sum()

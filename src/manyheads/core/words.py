@@ -1,4 +1,4 @@
-"""Names and texts from outside, made safe to print."""
+"""Makes names and texts from outside safe to print."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import re
 __all__ = ["printable", "quoted"]
 
 LONG = 40
-"""characters of a name that are shown"""
-# Control characters (a terminal obeys those), separators of lines, marks that turn the direction of the text around,
-# and the halves of characters that stand for bytes of a file name that are no text (they cannot even be written).
+"""largest number of characters of a name that are shown"""
+# Control characters (which a terminal would execute), line separators, marks that change the direction of the text, and
+# surrogates, which stand for undecodable bytes of a file name and cannot be encoded.
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def printable(text: str, keep: str = "") -> str:
-    r"""A text with its control characters spelled out, but for some to ``keep``: it can be shown anywhere and does nothing.
+    r"""A text that is safe to print: control characters are written as escapes, except those in ``keep``.
 
     >>> printable("ward\x1b[31m A")
     'ward\\x1b[31m A'
@@ -23,7 +23,7 @@ def printable(text: str, keep: str = "") -> str:
 
 
 def quoted(*names: object, most: int = 20) -> str:
-    """Names in quotes, for a message: long ones, and those of a long list, cut short.
+    """Names in quotes, for a message; long names and long lists are cut short.
 
     >>> quoted("age", "x" * 300, "dose", most=2)
     "'age', 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...' and 1 more"

@@ -20,7 +20,7 @@ class Activation(NamedTuple):
     """An activation s; its derivatives are computed from its output, h = s(z)."""
 
     apply: Callable[[Tensor], Tensor]
-    """in place"""
+    """computes s(z), in place"""
     slope: Callable[[Tensor, Tensor], Tensor]
     """``g s'(z)``, from g and h"""
     bend: Callable[[Tensor, Tensor, Tensor], Tensor | None]
@@ -46,7 +46,7 @@ _KNOWN: dict[type[nn.Module], Activation] = {
 
 
 def activations_of(chain: Chain) -> list[Activation | None] | None:
-    """The activation after each layer of a chain; None if there is one without derivatives here."""
+    """The activation after each layer of a chain; None if the derivatives of one of them are not defined here."""
     found: list[Activation | None] = []
     for link in chain.links:
         known = _KNOWN.get(type(link.activation)) if link.activation is not None else None

@@ -1,4 +1,4 @@
-"""Random crops and flips of training images, drawn from addresses like everything else."""
+"""Random crops and flips of training images, drawn from addressed generators (:mod:`manyheads.core.randomness`)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def draw_crops(rng: np.random.Generator, samples: int) -> np.ndarray:
 
 
 def no_crops(samples: int) -> np.ndarray:
-    """What leaves images as they are."""
+    """Crops in the form of :func:`draw_crops` that leave every image unchanged, [N, 3]."""
     return np.tile([PADDING, PADDING, 0], (samples, 1))
 
 
 def crop_flip(x: Tensor, crops: Tensor) -> Tensor:
-    """Images [N, C, H, W], each padded, cropped back to its size and perhaps mirrored."""
+    """Pad the images [N, C, H, W], then crop and mirror each of them as its row of ``crops`` says."""
     count, channels, height, width = x.shape
     padded = functional.pad(x, [PADDING] * 4)
     rows = crops[:, :1] + torch.arange(height, device=x.device)

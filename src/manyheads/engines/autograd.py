@@ -24,7 +24,7 @@ def differentiated(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """The losses at ``params``, [C], and the gradients or, given a vector, the Hessian-vector products."""
     x, y, count = on.x, on.y, len(on)
-    # of attention, the form that can be differentiated twice
+    # a Hessian-vector product needs the implementation of attention that can be differentiated twice
     twice = sdpa_kernel(SDPBackend.MATH) if vector is not None else nullcontext()
     if count > 1:
         leaves = {k: v.expand(count, *v.shape) if values.shared(k, v) else v for k, v in params.items()}

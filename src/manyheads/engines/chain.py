@@ -1,8 +1,8 @@
 """SGD on plain chains of linear layers, with gradients written by hand.
 
-The gradient of a layer's weight is one matrix product, ``dZ^T H``, of its inputs H and the gradient dZ with respect to its
-outputs. For small batches, calls and memory traffic cost more than arithmetic, so each layer is kept in the form that needs
-least of them (:mod:`.layers`).
+The gradient of a layer's weight is one matrix product, ``dZ^T H``, of its inputs H and the gradient dZ with respect to
+its outputs. For small batches, calls and memory traffic cost more than arithmetic, so each layer is kept in the form
+that needs least of them (:mod:`.layers`).
 
 Shapes: T steps, C clients, B samples of a batch, I inputs and O outputs of a layer.
 """
@@ -27,7 +27,7 @@ __all__ = ["by_hand", "descend", "loss_and_slope"]
 
 
 def by_hand(net: Net, x: Tensor, task: Task) -> Chain | None:
-    """The layers of a net that can be trained on these samples without autograd; None if it cannot."""
+    """The layers of a net, if it can be trained on these samples without autograd; otherwise None."""
     if net.chain is None or not net.chain.reads(x) or task.closed_form is None or activations_of(net.chain) is None:
         return None
     return net.chain
@@ -43,9 +43,9 @@ def descend(
     prox: Pull | None = None,
     correction: Mapping[str, Tensor] | None = None,
 ) -> Tensor:
-    """Carry out the steps from ``params``, shared or with the client dimension, and put what is trained ``into`` memory.
+    """Carry out the steps from ``params``, shared or with the client dimension; trained values are written to ``into``.
 
-    Gives the sum of each client's losses, [C].
+    Returns the sum of each client's losses over its steps, [C].
     """
     layers, lowest = _layers(chain, steps, params, into, opt, prox, correction)
     activations = activations_of(chain)
@@ -74,7 +74,7 @@ def descend(
         for level in range(len(layers) - 1, lowest - 1, -1):
             activation = activations[level]
             slope = slope if activation is None else activation.slope(slope, outputs[level])
-            down = layers[level].down(slope) if level > lowest else slope  # before the weight moves
+            down = layers[level].down(slope) if level > lowest else slope  # with the weight before its step
             layers[level].move(slope)
             slope = down
     for layer in layers:
@@ -91,7 +91,7 @@ def _layers(
     prox: Pull | None,
     correction: Mapping[str, Tensor] | None,
 ) -> tuple[list[Layer], int]:
-    """The layers, each in its cheapest form, and the lowest that is trained."""
+    """The layers, each in its cheapest form, and the index of the lowest one that is trained."""
     names = [{kind: f"{link.name}{kind}" for kind in ("weight", "bias")} for link in chain.links]
     lowest = next(i for i, of in enumerate(names) if not into.keys().isdisjoint(of.values()))
     layers = []

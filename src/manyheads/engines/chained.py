@@ -17,7 +17,7 @@ __all__ = ["chained"]
 
 
 def chained(update: LocalUpdate, chain: Chain, together: bool) -> Tree:
-    """What is trained, after the local steps, [C, ...]: on a stack of all clients ``together``, or on stacks of one."""
+    """The trained parameters after the local steps, [C, ...]; clients are stacked if ``together``, else one by one."""
     order = update.longest_first
     clients = len(update.plans)
     trained = {k: v.new_empty(clients, *update.values.like[k].shape) for k, v in update.part.items()}
@@ -25,7 +25,7 @@ def chained(update: LocalUpdate, chain: Chain, together: bool) -> Tree:
         first = int(members[0])
         in_order = np.array_equal(members, np.arange(first, first + len(members)))
         here = slice(first, first + len(members)) if in_order else torch.from_numpy(members).to(update.x.device)
-        into = {k: v[here] for k, v in trained.items()}  # views, if they are in order
+        into = {k: v[here] for k, v in trained.items()}  # views if ``here`` is a slice, copies otherwise
         update.loss.sums[here] += _descend(update, chain, members, here, into)
         if not in_order:
             for name, leaf in into.items():
@@ -37,7 +37,7 @@ def chained(update: LocalUpdate, chain: Chain, together: bool) -> Tree:
 def _descend(
     update: LocalUpdate, chain: Chain, members: np.ndarray, here: slice | Tensor, into: dict[str, Tensor]
 ) -> Tensor:
-    """The steps of some clients, which leave the parameters in ``into``; the sums of the clients' losses."""
+    """Train some clients, writing their parameters to ``into``; returns the sum of each client's losses, [C]."""
     assert isinstance(update.opt, SGD)
     data, shared = update.data, update.values.shared
 

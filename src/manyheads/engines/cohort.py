@@ -1,8 +1,8 @@
 """The cohort: local training of a group of clients, one after another or stacked.
 
-Results are the same to rounding. Which is faster depends on the size of what is trained (see docs/benchmarks.md):
-a loop on a private copy of the parameters beats stacking for large models, which fall out of the cache when stacked;
-stacking wins for small ones, and for the heads on features that are computed once. The cohort chooses call by call.
+Both give the same results up to rounding. Which is faster depends on the number of trained parameters (see
+docs/benchmarks.md): a loop on a private copy of the parameters is faster for large models, which do not fit the cache
+when stacked; stacking is faster for small ones, and for heads on features computed once. Each call chooses anew.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class LocalCohort:
         prox: Prox | None = None,
         correction: Tree | None = None,
     ) -> Tree:
-        if not part or not (epochs or steps):  # nothing to do draws nothing
+        if not part or not (epochs or steps):  # nothing to train, so no random draws either
             return self.each(part)
         plans = self._draws.plans(batch, epochs, steps)
         net, x, rest = self.model.net, self.data.x, given or Tree()
@@ -153,7 +153,7 @@ class LocalCohort:
     def _scan(
         self, step: Step, state: State, streams: list[list[Plan]], counts: np.ndarray, members: np.ndarray
     ) -> State:
-        """The steps of some clients together; those that have finished leave the stack."""
+        """Carry out the steps of some clients, stacked; clients that have finished leave the stack."""
         order = np.argsort(-counts[members], kind="stable")
         members = members[order]
         state = state.map(lambda v: v[torch.from_numpy(order).to(v.device)])
@@ -189,7 +189,7 @@ class LocalCohort:
         return self._differentiate(params, on, vector)
 
     def _differentiate(self, params: Tree, on: Batch, vector: Tree | None) -> Tree:
-        """Gradient or, given a vector, Hessian-vector product, of some clients at once or of one after another."""
+        """The gradient or, given a vector, the Hessian-vector product of each client, stacked or one after another."""
         assert isinstance(on, ClientBatch)
         if self.model.statistics:
             raise UserError(
@@ -220,7 +220,7 @@ class LocalCohort:
             None if vector is None else vector.map(lambda v: v[index : index + 1]),
         )
 
-    # -- which way ----------------------------------------------------------------------------------------------------
+    # -- choice of the implementation ---------------------------------------------------------------------------------
 
     def _stacks(self, part: Tree, below: int = STACK_BELOW) -> bool:
         if self.model.random or not self.model.stackable or self.mode == "loop":
@@ -230,11 +230,11 @@ class LocalCohort:
         return self.mode == "stacked" or (small and len(self._addresses) > 1)
 
     def _chain(self, net: Net, x: Tensor) -> Chain | None:
-        """The layers, if they are trained without autograd; augmented images are made batch by batch."""
+        """The layers, if they can be trained without autograd; None if images are augmented anew for every batch."""
         return None if self.data.augment else by_hand(net, x, self.data.task)
 
     def _features_last(self, part: Tree, plans: list[Plan]) -> bool:
-        """Only the head is trained, on at least one pass: the frozen body's features are computed once."""
+        """Whether the frozen body's features are computed once: only the head is trained, for at least one pass."""
         visits = sum(len(rows) for plan in plans for rows in plan)
         head = self.model.head_net is not None and part.keys() == self.model.params.head.keys()
         return (
@@ -256,7 +256,7 @@ class LocalCohort:
 
 
 def fine_tuned(cohort: LocalCohort, model: TriedModel, params: Tree, tune: FineTune) -> Tree:
-    """A model after fine-tuning on each client's training samples."""
+    """The parameters after fine-tuning on each client's training samples."""
     if tune.scope == "none":
         return params
     part = params.select(model.params.head) if tune.scope == "head" else params

@@ -1,7 +1,7 @@
 """Gradients and Hessian-vector products of plain chains of linear layers, for a stack of clients, without autograd.
 
-Rq is the derivative of a quantity q when the parameters move along a vector V; that of the gradient is the product of the
-Hessian with V (Pearlmutter 1994). A derivative that is zero is None.
+Rq is the directional derivative of a quantity q along a vector V of the parameters; that of the gradient is the product
+of the Hessian with V (Pearlmutter 1994). A derivative that is zero is represented by None.
 
 Shapes: C clients, B samples of a batch, I inputs and O outputs of a layer.
 """
@@ -32,11 +32,11 @@ class Losses:
     weight_CB: Tensor
 
     def slope(self, out_CBO: Tensor) -> tuple[Tensor, Tensor]:
-        """The losses, and their gradient with respect to the outputs."""
+        """The losses, [C], and their gradient with respect to the outputs, [C, B, O]."""
         return loss_and_slope(self.task, self.labels, self.weight_CB, out_CBO)
 
     def curved(self, out_CBO: Tensor, rate_CBO: Tensor) -> Tensor:
-        """Their Hessian with respect to the outputs, times a rate of change of the outputs."""
+        """The Hessian of the losses with respect to the outputs, times a tangent of the outputs, [C, B, O]."""
         assert self.task.closed_form is not None
         return self.task.closed_form.curved(out_CBO, rate_CBO) * self.weight_CB.unsqueeze(2)
 
@@ -117,7 +117,7 @@ def hvp(
 
 
 def _layers(chain: Chain, params: Mapping[str, Tensor]) -> list[tuple[Link, Activation | None, Tensor, Tensor | None]]:
-    """Each link with its activation, its weight and its bias: those given, or the module's own."""
+    """Each link with its activation, weight and bias, taken from ``params`` or else from the module."""
     activations = activations_of(chain)
     assert activations is not None
     return [

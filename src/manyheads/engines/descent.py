@@ -1,4 +1,4 @@
-"""Optimizers at work, on tensors that are theirs to change."""
+"""Optimizers that update parameter tensors in place."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from manyheads.core.optim import SGD, TorchOptimizer
 __all__ = ["Descent", "Pull", "TorchDescent", "gradients"]
 
 Pull = tuple[float | Tensor, Mapping[str, Tensor]]
-"""strength, one or a client's each, and anchor of a proximal term"""
+"""strength (one number, or one for each client) and anchor of a proximal term"""
 Grads = Sequence[Tensor | None]
-"""None: the loss does not depend on that parameter, which then does not decay either, as with torch's own optimizers"""
+"""None where the loss does not depend on a parameter; as in torch.optim, such a parameter does not decay either"""
 
 
 class Descent:
-    """SGD with momentum, for one client or a stack of them, optionally with a proximal pull and a gradient correction."""
+    """SGD with momentum, for one client or a stack, optionally with a proximal term and a gradient correction."""
 
     def __init__(
         self,
@@ -37,11 +37,11 @@ class Descent:
 
     @property
     def unmodified(self) -> bool:
-        """The direction is the gradient itself: no pull, no correction, no decay."""
+        """Whether the gradient is used as it is: no proximal term, no correction, no weight decay."""
         return not (self.anchor or self.correction or self.opt.weight_decay)
 
     def narrow(self, clients: int) -> None:
-        """From here on, only the first ``clients`` clients of the stack move."""
+        """Restrict all further steps to the first ``clients`` clients of the stack."""
         self.params, self.velocity, self.anchor, self.correction = (
             [v[:clients] for v in group] for group in (self.params, self.velocity, self.anchor, self.correction)
         )
@@ -63,13 +63,13 @@ class Descent:
             self.move(place, direction)
 
     def move(self, place: int, grad: Tensor) -> None:
-        """Move one parameter in this direction, without pull, correction and decay."""
+        """Update the parameter at index ``place`` by ``grad``, without proximal term, correction and decay."""
         if self.velocity:
             grad = self.velocity[place].mul_(self.opt.momentum).add_(grad)
         self.params[place].add_(grad, alpha=-self.opt.lr)
 
     def move_by_product(self, place: int, left: Tensor, right: Tensor) -> None:
-        """The same for a stack of matrices whose gradient is ``left @ right``, which is never formed."""
+        """As :meth:`move`, for stacked matrices whose gradient is ``left @ right``; the product is never stored."""
         if self.velocity:
             self.velocity[place].baddbmm_(left, right, beta=self.opt.momentum)
             self.params[place].add_(self.velocity[place], alpha=-self.opt.lr)
@@ -78,7 +78,7 @@ class Descent:
 
 
 class TorchDescent:
-    """An optimizer of torch's own, for one client."""
+    """An optimizer of ``torch.optim``, for one client."""
 
     _CLASSES = {
         "adam": torch.optim.Adam,
@@ -107,5 +107,5 @@ def gradients(loss: Tensor, params: Sequence[Tensor]) -> Grads:
 
 
 def _beside(scale: float | Tensor, value: Tensor) -> float | Tensor:
-    """A number per client, shaped to multiply a stack."""
+    """The scale, reshaped to multiply ``value`` client by client if it holds one number per client."""
     return scale.reshape(-1, *[1] * (value.ndim - 1)) if isinstance(scale, Tensor) and scale.ndim else scale

@@ -19,12 +19,12 @@ from manyheads.models import TriedModel
 __all__ = ["Draws", "Plan"]
 
 Plan = list[np.ndarray]
-"""the rows of each local step of one client"""
+"""for each local step of one client, the rows of its batch"""
 Croppers = dict[int, np.random.Generator]
 
 
 class Draws:
-    """The draws of a cohort; ``purpose`` keeps those of training and those of fine-tuning apart."""
+    """The random draws of a cohort; ``purpose`` separates those of training from those of fine-tuning."""
 
     def __init__(
         self, model: TriedModel, data: ClientData, addresses: Sequence[int], round: Round, purpose: Purpose
@@ -38,10 +38,10 @@ class Draws:
         return generator(self._round.seed, self._purpose, self._round.index, client, self._phase, *more)
 
     def plans(self, batch: int, epochs: int, steps: int) -> list[Plan]:
-        """Shuffled passes over each client's samples: the next phase."""
+        """Start the next phase; a plan for each client, of shuffled passes over its samples."""
         self._phase += 1
         sizes = self._data.sizes
-        if batch <= 0:  # all samples in every step: nothing is drawn, and generators take time to make
+        if batch <= 0:  # full batches need no draw, and making generators takes time
             whole = np.arange(sizes.max())
             return [[whole[:size]] * (steps or epochs) for size in sizes]
         least = self._model.smallest_batch
@@ -51,7 +51,7 @@ class Draws:
         ]
 
     def streams(self, batches: tuple[int, ...], counts: np.ndarray, independent: bool) -> list[list[Plan]]:
-        """Of each size of batch, a plan of ``counts[c]`` steps for every client: the next phase."""
+        """Start the next phase; for each size in ``batches``, a plan of ``counts[c]`` steps for every client c."""
         self._phase += 1
         return [
             [
@@ -62,19 +62,19 @@ class Draws:
         ]
 
     def croppers(self, members: np.ndarray) -> Croppers:
-        """Where each client's crops come from, if images are augmented."""
+        """The generator of each client's random crops; empty unless images are augmented."""
         if not self._data.augment:
             return {}
         address = (self._round.seed, Purpose.AUGMENT, int(self._purpose), self._round.index)
         return {int(m): generator(*address, self.addresses[m], self._phase) for m in members}
 
     def batch(self, rows: Plan, members: np.ndarray, croppers: Croppers) -> ClientBatch:
-        """A batch of these clients, by the rows of each."""
+        """A batch that holds the given rows of each of the clients ``members``."""
         crops = [draw_crops(croppers[int(m)], len(r)) for m, r in zip(members, rows, strict=True)] if croppers else None
         return ClientBatch.of(self._data, rows, members, crops)
 
     def noise(self, client: int) -> AbstractContextManager[None]:
-        """What a model that draws by itself draws within is this client's; within that, again, changes nothing."""
+        """A context in which a random model (dropout) draws from the client's own seed; nested ones have no effect."""
         return self._seeded(client) if self._model.random and not self._noisy else nullcontext()
 
     @contextmanager

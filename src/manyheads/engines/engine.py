@@ -17,7 +17,7 @@ from manyheads.engines.ways import Mode
 __all__ = ["Engine"]
 
 LEAST_BOUND = 16
-"""workers that any machine may have"""
+"""number of workers that is allowed on any machine"""
 
 
 @settings
@@ -55,8 +55,8 @@ class Engine:
 
 @cache
 def _can_be_used(device: str) -> bool:
-    """Whether a number can be put there and read back."""
+    """Whether a number can be stored on the device and read back."""
     try:
         return float(torch.ones(1, device=device).sum()) == 1
-    except (RuntimeError, AssertionError, NotImplementedError):  # as different devices say it
+    except (RuntimeError, AssertionError, NotImplementedError):  # raised by different kinds of devices
         return False

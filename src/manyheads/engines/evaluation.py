@@ -1,4 +1,4 @@
-"""What clients' models predict for their own samples, several clients at a time."""
+"""Predictions of clients' models for their own samples, several clients at a time."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ __all__ = ["predict"]
 
 @torch.no_grad()
 def predict(model: TriedModel, params: Tree, data: ClientData, mode: Mode = "auto") -> Predictions:
-    """Try models on each client's samples. Parameters may be shared or carry the client dimension.
+    """Apply the models to each client's samples. Parameters may be shared or carry the client dimension.
 
-    A shared model sees all samples together; where only the head is the client's own, so does the shared body.
+    A shared model is applied to all samples together, and so is a shared body if only the heads differ.
     """
     if not len(data.y):
         return Predictions(np.zeros((0, 1)), data.y.cpu().numpy(), np.zeros(0), data.sizes)
@@ -47,7 +47,7 @@ def predict(model: TriedModel, params: Tree, data: ClientData, mode: Mode = "aut
     else:
         out = torch.cat(list(_looped(net, own, shared, x, data)))
     each = data.task.reported * data.task.losses(out, data.y).double().cpu()
-    found = out if out.dtype != torch.bfloat16 else out.float()  # which numpy does not have
+    found = out if out.dtype != torch.bfloat16 else out.float()  # numpy has no bfloat16
     return Predictions(found.cpu().numpy(), data.y.cpu().numpy(), each.numpy(), data.sizes)
 
 

@@ -1,8 +1,8 @@
 """Where work is done: in this process, in worker processes, or (another implementation) on other machines.
 
-An executor holds something that is made once for each place of work, such as the data and the model, and maps a *job*
-over tasks: ``job(held, common, task)``, a function of a module, with what all tasks have in common sent to each place
-only once.
+An executor holds an object that is made once in each process, such as the data and the model, and maps a *job* over
+tasks. A job is a module-level function, ``job(held, common, task)``; ``common`` is the same for all tasks and sent to
+each process only once.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Executor(Protocol[H_co]):
 
 
 class InProcess(Generic[H]):
-    """Does everything here, one task after another."""
+    """Runs all tasks in this process, one after another."""
 
     def __init__(self, held: H) -> None:
         self.held = held
@@ -44,7 +44,7 @@ class InProcess(Generic[H]):
 
 
 class Pool(Generic[H]):
-    """Does tasks in worker processes as these become free; a single task here, where nothing has to be sent."""
+    """Runs each task in the next free worker process; a single task in this process, so that nothing is sent."""
 
     def __init__(self, here: InProcess[H], workers: Workers[H]) -> None:
         self.here, self.workers = here, workers
@@ -57,14 +57,14 @@ class Pool(Generic[H]):
 def working(
     count: int, start_method: str, held: H, make: Callable[..., H], arguments: tuple[Any, ...]
 ) -> Iterator[Executor[H]]:
-    """An executor with ``count`` places of work: this process, which has ``held``, or processes with ``make(*arguments)``."""
+    """An executor: this process with ``held``, or ``count`` > 1 workers that each hold ``make(*arguments)``."""
     here = InProcess(held)
     with one_thread():
         if count <= 1:
             yield here
             return
         with ExitStack() as stack:
-            with signals_held():  # a process that was started is noted, and ended
+            with signals_held():  # no started process may escape the cleanup
                 workers: Workers[H] = Workers(count, multiprocessing.get_context(start_method), make, arguments)
                 stack.callback(workers.close)
             yield Pool(here, workers)
@@ -72,7 +72,7 @@ def working(
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Small operations are up to 20 times slower with several threads each, and differ in the last bit."""
+    """Let torch use one thread: with more, small operations are up to 20 times slower and differ in the last bit."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -1,4 +1,4 @@
-"""The jobs of a run, for an executor that holds a workbench: training, and evaluation, of a chunk of clients."""
+"""The jobs of a run, for an executor that holds a workbench: train a chunk of clients, evaluate a chunk of clients."""
 
 from __future__ import annotations
 
@@ -40,22 +40,22 @@ class Chunk:
     own: State
     """what was sent to each of them, with a client dimension"""
     kept: State
-    """what each of them keeps, likewise"""
+    """the personal state of each of them, with a client dimension"""
 
 
 @dataclass(frozen=True)
 class Trained:
-    """Local training of a chunk: what the server accepts of it, checked and perhaps averaged at the worker."""
+    """The result of training a chunk: replies that the worker has checked for the server, and perhaps averaged."""
 
     accepted: Accepted
     kept: State
-    """of the clients that were accepted"""
+    """new personal states of the clients whose replies were accepted"""
     losses: np.ndarray
-    """in training, of each client, or one for all if the chunk was pooled"""
+    """mean training loss of each client, or a single one if the chunk was pooled"""
 
 
 def train_chunk(bench: Workbench, common: Broadcast, chunk: Chunk) -> Trained:
-    """Local training of a chunk of clients, and the server's check of what they reply."""
+    """Train a chunk of clients, and do the server's check of their replies."""
     download, kept = bench.on_device(common.download | chunk.own), bench.on_device(chunk.kept)
     data = bench.data(bench.federation.train, chunk.members.rows, bench.federation.augment)
     if bench.algorithm.pooled and bench.mode != "loop" and not bench.model.mixes:
@@ -80,7 +80,7 @@ def train_chunk(bench: Workbench, common: Broadcast, chunk: Chunk) -> Trained:
 def _pooled(
     bench: Workbench, common: Broadcast, members: Members, data: ClientData, download: State, kept: State
 ) -> Trained | None:
-    """All clients as one whose loss is the weighted mean of theirs; None if the result is not finite."""
+    """Train all clients as one whose loss is the weighted mean of theirs; None if the result is not finite."""
     weights = weights_of(bench.algorithm, data.sizes, common.weighting)
     cohort = LocalCohort(
         bench.model, data, members.addresses, common.round, bench.mode, pooled=torch.from_numpy(weights)
@@ -104,14 +104,14 @@ class ToEvaluate:
 
 
 def evaluate_chunk(bench: Workbench, common: ToEvaluate, task: tuple[Members, State]) -> Scores:
-    """Score clients of the federation, or of its new clients, after fine-tuning if that is asked for."""
+    """The scores of some clients (of the federation, or new ones), after fine-tuning if that is asked for."""
     members, kept = task
     predictions = bench.predictions(common.round, common.what, common.server, members, kept)
     return Scores.of(predictions, common.metrics)
 
 
 def _home(found: Accepted) -> Accepted:
-    """Its uploads back on the CPU."""
+    """The same with its uploads on the CPU."""
     if found.uploads is None:
         return found
     uploads = found.uploads

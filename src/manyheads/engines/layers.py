@@ -1,4 +1,4 @@
-"""A linear layer under SGD, in two forms: the same steps with different work, of which the least is chosen.
+"""A linear layer trained by SGD, in two forms that take the same steps; the one that costs less is chosen.
 
 Shapes: C clients, B samples of a batch, T steps, N samples of a client, I inputs and O outputs of the layer.
 """
@@ -26,8 +26,8 @@ Value = TypeVar("Value", Tensor, Tensor | None)
 class Steps:
     """What a stack of clients trains on: rows [T, C, B] of the samples ``x``, their labels and weights in the loss.
 
-    Clients with most steps come first. ``plans`` holds the same rows for each client, from 0; it owns ``sizes[c]`` of
-    the samples, from ``starts[c]`` on.
+    Clients are sorted by their number of steps, most first. Client c owns ``sizes[c]`` samples, from row ``starts[c]``
+    on; ``plans[c]`` holds the rows of its steps counted from there.
     """
 
     x: Tensor
@@ -49,36 +49,36 @@ class Start:
     bias: Tensor | None
     """[C, O], or [O]"""
     into: Mapping[str, Tensor]
-    """``weight``, ``bias`` or both, those that are trained, each with the client dimension"""
+    """memory for the trained values, with the client dimension, under ``weight``, ``bias`` or both"""
 
     def copied(self, kind: str, value: Value) -> Value:
-        """A copy in the memory for trained values, if it is trained; otherwise the value itself."""
+        """A copy of the value in the memory for trained values, if it is trained; otherwise the value itself."""
         return self.into[kind].copy_(value) if kind in self.into and value is not None else value
 
     def write_trained(self, clients: slice, a: Tensor, x: Tensor) -> None:
-        """Write the trained weight, ``W_0 - A^T X``, to its memory."""
+        """Write the trained weights of these clients, ``W_0 - A^T X``, to the memory for trained values."""
         start = self.weight[clients] if self.weight.ndim == 3 else self.weight
         torch.baddbmm(start, a.transpose(1, 2), x, alpha=-1, out=self.into["weight"][clients])
 
 
 class Layer(Protocol):
-    """A layer of a stack of clients: its outputs and the gradient below it at the present weights, and a step."""
+    """A layer of a stack of clients: forward pass, backward pass, and a step of SGD."""
 
     def forward(self, h: Tensor) -> Tensor:
-        """Outputs [C, B, O] for inputs [C, B, I] (:class:`Dual`: for rows of the samples), remembered for the step."""
+        """Outputs [C, B, O] for inputs [C, B, I] (:class:`Dual`: row numbers [C, B]), which are kept for the step."""
 
     def down(self, slope: Tensor) -> Tensor:
         """The gradient with respect to the inputs, from the one with respect to the outputs."""
 
     def move(self, slope: Tensor) -> None:
-        """A step."""
+        """Take a step of SGD, given the gradient with respect to the outputs."""
 
     def narrow(self, clients: int) -> None:
-        """From here on only the first ``clients`` clients move: the others have made all their steps."""
+        """Restrict all further steps to the first ``clients`` clients: the others have taken all of theirs."""
 
 
 class Direct:
-    """The weights themselves. In plain SGD the gradient is added by the product that makes it, without being stored."""
+    """Updates the weights themselves. In plain SGD one fused product adds the gradient, which is never stored."""
 
     def __init__(self, start: Start, descent: Descent) -> None:
         self._trained, self._descent = list(start.into), descent
@@ -110,7 +110,7 @@ class Direct:
 
 
 class Dual:
-    """The first layer, by coefficients of the client's own samples.
+    """The first layer, with its weight expressed by coefficients of the client's own samples.
 
     All steps add multiples of the samples to the rows of W, so ``W = W_0 - A^T X`` with A [N, O], and the layer's
     outputs are ``X W^T = X W_0^T - (X X^T) A``. While N is well below the number of inputs, A is much smaller than W.
@@ -129,10 +129,10 @@ class Dual:
         self._velocity = torch.zeros_like(self._a) if opt.momentum else None
 
     def rows(self, steps: Steps) -> Tensor:
-        """The rows of the steps among the clients' own samples, laid end to end."""
+        """The rows of the steps, as numbers into the clients' padded samples [C * N]."""
         places = np.arange(len(steps.starts)) * self._a.shape[1]
         start_C1, place_C1 = (torch.from_numpy(v).to(self._a.device)[:, None] for v in (steps.starts, places))
-        return (steps.rows_TCB - start_C1).clamp_(min=0) + place_C1  # where there is no sample: any, its weight is 0
+        return (steps.rows_TCB - start_C1).clamp_(min=0) + place_C1  # padding may be any row: its weight is 0
 
     def forward(self, h: Tensor) -> Tensor:
         self._rows = h
@@ -170,7 +170,7 @@ def layer_for(
     first: bool,
     lowest: bool,
 ) -> Layer:
-    """The form with the least work; only :class:`Direct` can do more than plain SGD."""
+    """The layer in the cheaper form; proximal terms, corrections and weight decay need :class:`Direct`."""
     if "weight" not in start.into or prox or correction or opt.weight_decay:
         return Direct(start, Descent(opt, start.into, prox, correction))
     costs = work(start, steps, opt, first, lowest)
@@ -180,9 +180,9 @@ def layer_for(
 
 
 def work(start: Start, steps: Steps, opt: SGD, first: bool, lowest: bool) -> dict[str, float]:
-    """What the steps of each form cost, in multiplications; ``lowest``: nothing is trained below this layer.
+    """The cost of all steps in each form, in multiplications; ``lowest``: nothing is trained below this layer.
 
-    To move a weight through memory, twice with momentum, costs as much as 5 or 35 of them.
+    Updating a weight in memory costs as much as 5 multiplications, or 35 with momentum.
     """
     (outputs, inputs), samples = start.weight.shape[-2:], int(steps.sizes.max())
     count, visits = len(steps.plans[0]), max(sum(map(len, plan)) for plan in steps.plans)
@@ -194,11 +194,11 @@ def work(start: Start, steps: Steps, opt: SGD, first: bool, lowest: bool) -> dic
 
 
 def product(h: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
-    """``h M + b`` of every client, for a matrix and a bias that are each one for all or one for each."""
+    """``h M + b`` for every client; the matrix and the bias may be shared or carry the client dimension."""
     out = h @ right
     return out if bias is None else out.add_(bias.unsqueeze(-2))
 
 
 def _first(clients: int, value: Value, ndim: int) -> Value:
-    """Of the first clients, if it is not one for all."""
+    """The value of the first ``clients`` clients, if it has a client dimension (``ndim`` dimensions in all)."""
     return value[:clients] if value is not None and value.ndim == ndim else value

@@ -1,4 +1,4 @@
-"""One call of :meth:`manyheads.core.contract.Cohort.sgd`, as a value that each way of working carries out."""
+"""The arguments of one call of :meth:`manyheads.core.contract.Cohort.sgd`, for whichever implementation runs it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from manyheads.models import Net, TriedModel
 __all__ = ["LocalUpdate", "Prox", "TrainLoss", "Values"]
 
 Prox = tuple[float | Tensor, Tree]
-"""strength, one or a client's each, and anchor of a proximal term"""
+"""strength (one number, or one for each client) and anchor of a proximal term"""
 
 
 class TrainLoss:
@@ -29,14 +29,14 @@ class TrainLoss:
         self.steps = np.zeros(clients)
 
     def mean(self) -> np.ndarray:
-        """Of each client; NaN if it made no step."""
+        """The mean loss of each client over its steps, [C]; NaN for a client that took none."""
         steps = np.where(self.steps > 0, self.steps, np.nan)
         return self.sums.double().cpu().numpy() / steps
 
 
 @dataclass(frozen=True)
 class Values:
-    """Tells values that the clients share from values with a client dimension, by the shapes of the parameters."""
+    """Distinguishes shared values from values with a client dimension, by the number of dimensions of ``like``."""
 
     like: Mapping[str, Tensor]
     clients: int
@@ -45,7 +45,7 @@ class Values:
         return leaf.ndim == self.like[name].ndim
 
     def each(self, tree: Tree) -> Tree:
-        """A copy for every client, [C, ...]."""
+        """A copy of the tree for every client, [C, ...]."""
         own = {k: v.expand(self.clients, *v.shape) if self.shared(k, v) else v for k, v in tree.items()}
         return Tree(own).clone()
 
@@ -62,15 +62,15 @@ class LocalUpdate:
     values: Values
     draws: Draws
     loss: TrainLoss
-    """where the losses of the steps are added up"""
+    """accumulates the losses of the steps"""
     net: Net
     """the whole model, or its head alone"""
     x: Tensor
     """the inputs of ``net``: the clients' samples, or their features"""
     part: Tree
-    """what is trained"""
+    """the parameters that are trained"""
     given: Tree
-    """the rest of ``net``, which stays as it is"""
+    """the other parameters of ``net``, which are frozen"""
     plans: list[Plan]
     """the rows of every step of each client"""
     opt: SGD | TorchOptimizer
@@ -79,11 +79,11 @@ class LocalUpdate:
 
     @property
     def longest_first(self) -> np.ndarray:
-        """The clients by their number of steps, so that those that have finished are at the end of a stack."""
+        """The clients sorted by their number of steps, most first, so that finished ones are at the end of a stack."""
         return np.argsort([-len(plan) for plan in self.plans], kind="stable")
 
     def stacked_rows(self, members: np.ndarray) -> tuple[Tensor, Tensor]:
-        """Rows [T, C, B] of each step, and the weight of each in the client's mean loss (0 where there is no sample)."""
+        """Rows [T, C, B] of each step, and the weight of each in the client's mean loss (0 for padding)."""
         plans, starts = [self.plans[m] for m in members], self.data.offsets[:-1][members]
         batch = max(len(rows) for plan in plans for rows in plan)
         shape = (max(map(len, plans)), len(plans), batch)

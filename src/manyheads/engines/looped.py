@@ -1,4 +1,4 @@
-"""Local training one client after another, on a private copy of the parameters: the way for large models."""
+"""Local training one client after another, on a private copy of the parameters: fastest for large models."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["looped"]
 
 
 def looped(update: LocalUpdate) -> Tree:
-    """What is trained, after the local steps, [C, ...]."""
+    """The trained parameters of every client after the local steps, [C, ...]."""
     trained = update.values.each(update.part)
     for client in range(len(update.plans)):
         own = Tree({k: channels_last(v[client]) for k, v in trained.items()})
@@ -41,7 +41,7 @@ def _descent(update: LocalUpdate, client: int, leaves: dict[str, Tensor]) -> Des
 
 
 def _descend(update: LocalUpdate, client: int, descent: Descent | TorchDescent) -> None:
-    """The steps of one client."""
+    """Carry out the steps of one client."""
     data, x, plan = update.data, update.x, update.plans[client]
     start = int(data.offsets[client])
     croppers = update.draws.croppers(np.array([client]))

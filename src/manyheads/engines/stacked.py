@@ -1,4 +1,4 @@
-"""Local training of all clients at once, by autograd on stacked parameters: the way for small models."""
+"""Local training of all clients at once, by autograd on stacked parameters: fastest for small models."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["stacked"]
 
 
 def stacked(update: LocalUpdate) -> Tree:
-    """What is trained, after the local steps, [C, ...]. Clients that have finished drop out of the stack."""
+    """The trained parameters after the local steps, [C, ...]. Clients that have finished leave the stack."""
     order = update.longest_first
     position = torch.from_numpy(order).to(update.x.device)
     rows_TCB, weight_TCB = update.stacked_rows(order)

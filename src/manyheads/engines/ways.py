@@ -1,6 +1,6 @@
-"""The ways of training several clients on one machine, and from which size on one is faster than another.
+"""The modes of training several clients on one machine, and the sizes from which on one is faster than another.
 
-The numbers are measured on a CPU by ``benchmarks/costs.py``.
+The thresholds were measured on a CPU by ``benchmarks/costs.py``.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ __all__ = ["CHAIN_STACK_BELOW", "DIVIDED_ABOVE", "STACK_BELOW", "Mode"]
 
 Mode = Literal["auto", "loop", "stacked"]
 STACK_BELOW = 110_000
-"""trained parameters a client up to which stacking the clients pays"""
+"""trained parameters per client up to which stacking the clients is faster"""
 CHAIN_STACK_BELOW = 1_000_000
 """the same for plain chains of linear layers, whose gradients are written by hand"""
 DIVIDED_ABOVE = 5_000_000
-"""parameters times samples of a cohort from which on dividing it pays: below, calls cost more than arithmetic"""
+"""parameters times samples of a cohort from which on dividing it is faster; below, calls cost more than arithmetic"""

@@ -1,4 +1,4 @@
-"""What a place of work has: an algorithm, a model and the data of all clients."""
+"""What each process that trains clients holds: an algorithm, a model and the data of all clients."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["Evaluation", "Keep", "Members", "Workbench", "at_work", "model_of", 
 
 
 class Keep(NamedTuple):
-    """What is wanted of local training beside what the method itself needs."""
+    """What local training must return besides what the method itself needs."""
 
     local: bool = False
     """the model after the last local update, as part of the personal state"""
@@ -45,9 +45,9 @@ class Members:
     """Some clients of a federation."""
 
     rows: list[int]
-    """where their samples are in the federation"""
+    """their indices in the federation's samples"""
     addresses: list[int]
-    """what the random draws, and the server, know them by"""
+    """the numbers by which random draws and the server identify them"""
 
     @classmethod
     def of(cls, rows: Sequence[int], first_address: int = 0) -> Members:
@@ -56,13 +56,13 @@ class Members:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Which model of which clients is scored on which samples."""
+    """Which model of which clients is evaluated, and on which samples."""
 
     kind: ModelKind
     tune: FineTune
     split: Literal["test", "validation"]
     new: bool
-    """the new clients, instead of those of the training"""
+    """evaluate the new clients instead of those that were trained"""
 
 
 class Workbench:
@@ -91,7 +91,7 @@ class Workbench:
         return state.map(lambda v: v.to(self.device))
 
     def predictions(self, round: Round, what: Evaluation, server: State, members: Members, kept: State) -> Predictions:
-        """Try the models of clients on their samples, after fine-tuning if that is asked for."""
+        """What the clients' models predict for their samples, after fine-tuning if that is asked for."""
         params = model_of(self.algorithm, what.kind, self.on_device(server), self.on_device(kept))
         federation = self.federation
         if what.new:
@@ -106,12 +106,12 @@ class Workbench:
 
 @contextmanager
 def at_work(bench: Workbench, engine: Engine) -> Iterator[Executor[Workbench]]:
-    """An executor whose places of work have what the bench has."""
+    """An executor whose processes each hold a copy of the workbench."""
     count = min(engine.resolved_workers(), len(bench.federation))
     method = engine.resolved_start_method()
     with ExitStack() as stack:
         source: Federation | str = bench.federation
-        if count > 1 and method != "fork":  # the data reaches them as files, mapped into memory once for all
+        if count > 1 and method != "fork":  # pass the data as files, which all workers map into memory
             source = stack.enter_context(tempfile.TemporaryDirectory(prefix="manyheads-"))
             bench.federation.save(source)
         task = TASKS.find(bench.federation.task)
@@ -128,13 +128,13 @@ def _workbench(
     device: str,
     keep: Keep,
 ) -> Workbench:
-    TASKS.register(task)  # which may be the user's own
+    TASKS.register(task)  # a user's own task is not registered in a new process
     federation = Federation.load(source) if isinstance(source, str) else source
     return Workbench(algorithm, model, federation, mode, device, keep)
 
 
 def tried_on(model: Model, federation: Federation) -> TriedModel:
-    """The model, tried on samples of several clients as it gets to see them."""
+    """The model after its trial on a few training samples, scaled as in training."""
     train = federation.train
     rows = np.unique(np.linspace(0, len(train.y) - 1, 4).astype(int))
     few = Samples(train.x[rows], train.y[rows], np.array([0, len(rows)]))
@@ -145,7 +145,7 @@ def tried_on(model: Model, federation: Federation) -> TriedModel:
 
 
 def model_of(algorithm: Algorithm, kind: ModelKind, server: State, client: State) -> Tree:
-    """The model a client has under a protocol; an error if the method knows no such model."""
+    """A client's model of this kind (global, personal or local); an error if the method has none."""
     if kind not in algorithm.models:
         raise UserError(
             f"{algorithm.name} has no such model",

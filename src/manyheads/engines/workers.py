@@ -1,4 +1,4 @@
-"""Worker processes, each with a pipe of its own: one that dies, at whatever instant, is noticed and never waited for."""
+"""Worker processes, each with its own pipe, so that the death of one is noticed at once and never waited for."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ R = TypeVar("R")
 
 @dataclass(eq=False)
 class _Call:
-    """One map: the job and what its tasks have in common, which each worker is told once."""
+    """One call of ``map``: its job and the argument common to its tasks, pickled, which each worker receives once."""
 
     common: Packed
 
@@ -45,9 +45,9 @@ class _Worker:
 
 
 class Workers(Generic[H]):
-    """``count`` processes that each hold ``make(*arguments)`` and do jobs with it.
+    """``count`` processes that each hold the result of ``make(*arguments)`` and run jobs with it.
 
-    A thread here waits for each of them, so that all are busy while results are being used.
+    A thread of this process waits for each of them, so that all stay busy while the caller uses earlier results.
     """
 
     def __init__(self, count: int, context: BaseContext, make: Callable[..., H], arguments: tuple[Any, ...]) -> None:
@@ -55,7 +55,7 @@ class Workers(Generic[H]):
         self._free: SimpleQueue[_Worker] = SimpleQueue()
         self._threads = ThreadPoolExecutor(count)
         if context.get_start_method() != "fork":
-            resource_tracker.ensure_running()  # would let signals through when it is started with the first worker
+            resource_tracker.ensure_running()  # if started with the first worker, it would unblock signals
         try:
             with held():
                 for _ in range(count):
@@ -76,7 +76,7 @@ class Workers(Generic[H]):
             target=_serve, args=(there, os.getpid(), make, arguments), daemon=True
         )
         process.start()
-        there.close()  # before the next one is forked: the only copy is the worker's, and ends with it
+        there.close()  # before the next fork, so that only this worker holds its end and its death closes it
         self._processes.append(process)
         self._free.put(_Worker(here))
 
@@ -86,7 +86,7 @@ class Workers(Generic[H]):
         return self._threads.map(lambda task: self._ask(call, task), tasks)
 
     def _ask(self, call: _Call, task: Any) -> Any:
-        packed = _packed(task)  # before anything is sent: a worker must not be left with half a question
+        packed = _packed(task)  # may fail, so before anything is sent: a worker must not wait for the rest
         worker = self._free.get()
         try:
             news = worker.told is not call
@@ -108,7 +108,7 @@ class Workers(Generic[H]):
         return result
 
     def close(self) -> None:
-        """End the processes, whatever they are doing."""
+        """Kill the processes, whatever they are doing."""
         with held():
             for process in self._processes:
                 process.kill()
@@ -121,7 +121,7 @@ Packed = tuple[bytes, list[memoryview]]
 
 
 def _packed(value: Any) -> Packed:
-    """A pickle, and the arrays it holds as they lie in memory: no copy of them is made on the way."""
+    """The pickle of a value, with its arrays as separate buffers, so that they are sent without being copied."""
     arrays: list[pickle.PickleBuffer] = []
     rest = pickle.dumps(value, protocol=5, buffer_callback=arrays.append)  # trees of tensors: see Tree.__getstate__
     return rest, [array.raw() for array in arrays]
@@ -153,7 +153,7 @@ def _receive(connection: Connection) -> Any:
 
 
 def _serve(parent: Connection, parent_id: int, make: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    gc.freeze()  # what the parent left is not ours to tidy up: its threads, which that may wait for, are not here
+    gc.freeze()  # never collect the parent's objects: that may wait for its threads, which do not exist here
     leave_to_parent()
     threading.Thread(target=_end_with, args=(parent_id,), daemon=True).start()
     torch.set_num_threads(1)
@@ -164,7 +164,7 @@ def _serve(parent: Connection, parent_id: int, make: Callable[..., Any], argumen
     try:
         held = make(*arguments)
     except Exception as error:
-        failure = error  # told when something is asked
+        failure = error  # sent in reply to the first task
     with suppress(EOFError, ConnectionError):  # the parent is gone
         while True:
             if parent.recv():
@@ -180,7 +180,7 @@ def _serve(parent: Connection, parent_id: int, make: Callable[..., Any], argumen
 
 
 def _portable(error: Exception) -> Exception:
-    """The error with its traceback as a note; as plain words if it cannot be sent as it is."""
+    """The error with its traceback as a note; a RuntimeError with its message if it cannot be pickled."""
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:
@@ -192,7 +192,7 @@ def _portable(error: Exception) -> Exception:
 
 
 def _end_with(parent: int) -> None:
-    """A parent that was killed cannot tell its workers to stop."""
+    """Exit when the parent process is gone: if killed, it cannot stop its workers."""
     while os.getppid() == parent:
         time.sleep(0.5)
     os._exit(1)

@@ -1,4 +1,4 @@
-"""How a number is spread over clients."""
+"""How a metric is distributed over clients."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from manyheads.core.randomness import Purpose, generator
 __all__ = ["total_variation", "wasserstein1"]
 
 EXACT_POINTS = 300
-"""points of a sample up to which the optimal transport of several dimensions is solved, rather than estimated"""
+"""points in a sample up to which optimal transport in several dimensions is solved exactly"""
 
 
 def total_variation(p: np.ndarray, q: np.ndarray) -> float:
@@ -48,9 +48,9 @@ def wasserstein1(
 ) -> float:
     """1-Wasserstein distance of two samples, their points weighted equally, with the Euclidean distance of points.
 
-    ``exact`` solves the optimal transport. ``sliced`` is the mean distance of projections on random directions, which is
-    no greater than the exact one and is not to be compared with it. ``auto`` is exact in one dimension and for up to 300
-    points a sample, and sliced beyond. Points of more than one axis (images) are taken as vectors.
+    ``exact`` solves the optimal transport. ``sliced`` is the mean distance of projections on random directions, which
+    is at most the exact distance and must not be compared with it. ``auto`` is exact in one dimension and for up to 300
+    points a sample, and sliced beyond. Points of more than one axis (images) are flattened.
 
     >>> wasserstein1(np.array([0.0, 1.0]), np.array([2.0, 3.0]))
     2.0
@@ -87,10 +87,10 @@ def _sliced(x: np.ndarray, y: np.ndarray, projections: int, seed: int) -> float:
         raise UserError("too few projections", where="wasserstein1", given=projections, allowed="1 or more")
     directions = generator(seed, Purpose.NOISE).normal(size=(x.shape[1], projections))
     directions /= np.linalg.norm(directions, axis=0)
-    # On a line: the mean gap of the quantile functions. Their steps, at i/n and j/m, are those of all directions, which
-    # are therefore done at once, many times faster than one by one with scipy.
+    # In one dimension the distance is the mean gap between the quantile functions. These have their steps at i/n and
+    # j/m in every direction, so all directions are computed at once, many times faster than one by one with scipy.
     n, m = len(x), len(y)
-    ends = np.union1d(np.arange(1, n + 1) * m, np.arange(1, m + 1) * n)  # in units of 1/(nm): whole numbers
+    ends = np.union1d(np.arange(1, n + 1) * m, np.arange(1, m + 1) * n)  # in units of 1/(nm), which makes them integers
     widths = np.diff(ends, prepend=0) / (n * m)
     at_x, at_y = (ends - 1) // m, (ends - 1) // n
     gaps = np.sort(x @ directions, axis=0)[at_x] - np.sort(y @ directions, axis=0)[at_y]

@@ -1,4 +1,4 @@
-"""Metrics: numbers for each client, from what its model predicts."""
+"""Metrics: a number for each client, computed from its model's predictions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["METRICS", "Measured", "Metric", "Predictions", "SampleMetric", "metr
 
 @dataclass(frozen=True)
 class Predictions:
-    """What models give for the samples of some clients, client after client.
+    """The outputs of models for the samples of some clients, client after client.
 
     >>> two = Predictions(np.eye(3), np.array([0, 1, 1]), np.zeros(3), np.array([1, 2]))
     >>> len(two), two.predicted.tolist(), two.client(1).labels.tolist()
@@ -28,19 +28,19 @@ class Predictions:
     """
 
     outputs: np.ndarray
-    """of the model, [samples, outputs]"""
+    """outputs of the models, [samples, outputs]"""
     labels: np.ndarray
     losses: np.ndarray
-    """of every sample, as the task reports it"""
+    """the loss of every sample, as the task reports it, [samples]"""
     sizes: np.ndarray
-    """samples of each client"""
+    """number of samples of each client"""
 
     def __len__(self) -> int:
-        """Clients."""
+        """The number of clients."""
         return len(self.sizes)
 
     def client(self, index: int) -> Predictions:
-        """Those for the samples of one client."""
+        """The predictions for the samples of one client."""
         rows = slice(int(self._offsets[index]), int(self._offsets[index + 1]))
         return Predictions(self.outputs[rows], self.labels[rows], self.losses[rows], self.sizes[index : index + 1])
 
@@ -50,7 +50,7 @@ class Predictions:
 
     @property
     def predicted(self) -> np.ndarray:
-        """The class of the largest output."""
+        """For each sample, the class of the largest output."""
         return self.outputs.argmax(axis=1)
 
     @property
@@ -61,27 +61,27 @@ class Predictions:
 
 
 class Measured(NamedTuple):
-    """A metric at every client."""
+    """The values of a metric, one for each client."""
 
     values: np.ndarray
     defined: np.ndarray
-    """where the metric has a value"""
+    """whether the metric is defined at each client"""
 
 
 class Metric(Quantity, ABC):
     """A number for each client; registered in :data:`METRICS`, it can be named in ``Evaluate.metrics``."""
 
     tasks: ClassVar[tuple[str, ...]] = ()
-    """names of those that it is for; none: for all"""
+    """names of the tasks that the metric is for; empty: all of them"""
     needs_classes: ClassVar[bool] = False
-    """only for tasks whose labels are classes"""
+    """whether it is only for tasks whose labels are classes"""
 
     @abstractmethod
     def of_client(self, predictions: Predictions) -> float | None:
         """The value at one client, which has at least one sample; None (or NaN) where it is not defined."""
 
     def of_clients(self, predictions: Predictions) -> Measured:
-        """The value at every client. Where a model gives numbers that are not finite, so is the metric."""
+        """The value at every client; not finite where a model's outputs are not finite."""
         values, defined = np.full(len(predictions), np.nan), predictions.sizes > 0
         for index in np.flatnonzero(defined).tolist():
             own = predictions.client(index)
@@ -93,14 +93,14 @@ class Metric(Quantity, ABC):
 
 
 class SampleMetric(Metric):
-    """A mean over a client's samples; computed for all clients at once."""
+    """A metric that is a mean over a client's samples; computed for all clients at once."""
 
     @abstractmethod
     def each(self, predictions: Predictions) -> np.ndarray:
         """The value of every sample."""
 
     def sums(self, predictions: Predictions) -> np.ndarray:
-        """Over the samples of each client."""
+        """The sum over the samples of each client, [C]."""
         owner = np.repeat(np.arange(len(predictions)), predictions.sizes)
         return np.bincount(owner, self.each(predictions), minlength=len(predictions))
 
@@ -116,7 +116,7 @@ METRICS: Registry[type[Metric]] = Registry("metric", quantity_check(Metric, "of_
 
 
 def metrics_for(task: Task, names: Iterable[str] = ()) -> list[Metric]:
-    """The metrics of a task, and further ones by their names, each once; an error if one is not for the task."""
+    """The metrics of a task and those in ``names``, without duplicates; an error if one is not for the task."""
     found: dict[str, Metric] = {}
     for name in (*task.metrics, *names):
         metric = METRICS.find(name, where="metric")

@@ -1,4 +1,4 @@
-"""How alike two representations are: subspaces, features of two networks, features of classes, layers."""
+"""Similarity of representations: of subspaces, features of two networks, features of classes, layers."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def principal_angle_distance(b1: Array, b2: Array) -> float:
 
 
 def _orthonormal(basis: Array, name: str) -> np.ndarray:
-    """An orthonormal basis of the column space."""
+    """An orthonormal basis of the column space of ``basis``; ``name`` is for errors."""
     eps = _eps(basis)
     b = _finite(basis, name)
     if b.ndim != 2 or not 1 <= b.shape[1] <= b.shape[0]:
         raise UserError(f"{name} is no basis", given=f"shape {b.shape}", allowed="(d, k) with 1 <= k <= d")
     largest = np.abs(b).max(axis=0)
-    b = b / np.where(largest > 0, largest, 1)  # the rank does not depend on the lengths of the columns
+    b = b / np.where(largest > 0, largest, 1)  # so that the scale of a column does not affect the rank
     smallest = np.linalg.svd(b, compute_uv=False)[-1]
     if smallest <= len(b) * eps:
         raise UserError(
@@ -122,7 +122,7 @@ def _alignment(cross: float, own_x: float, own_y: float) -> float:
 
 
 def _features(x: Array, y: Array, least: int) -> tuple[np.ndarray, np.ndarray]:
-    """Centred features, [n, features]; a shift changes neither form of HSIC."""
+    """Both features centred, as [n, features]; neither form of HSIC depends on their means."""
     x, y = _finite(x, "X"), _finite(y, "Y")
     if x.ndim < 2 or y.ndim < 2 or len(x) != len(y) or len(x) < least:
         raise UserError(
@@ -173,10 +173,10 @@ def class_cosine_similarity(features: Array, labels: Array, n: int = 25, *, dist
 
 
 def layer_distances(before: Mapping[str, Array], after: Mapping[str, Array]) -> dict[str, float]:
-    """How far each layer of a model went: ``|after - before| / |before|``, over all parameters of the layer.
+    """The relative change of each layer of a model: ``|after - before| / |before|``, over all parameters of the layer.
 
-    Names that differ in their last part only (``conv1.weight``, ``conv1.bias``) are one layer. A layer of zeros that
-    went anywhere went infinitely far.
+    Names that differ in their last part only (``conv1.weight``, ``conv1.bias``) are one layer. If a layer was all zeros
+    and changed, the result is infinite.
 
     >>> before = {"a.weight": np.ones((2, 2)), "a.bias": np.zeros(2), "b.weight": np.ones(4)}
     >>> layer_distances(before, before | {"a.bias": np.array([0.0, 1.0])})
@@ -203,13 +203,13 @@ def _numpy(value: Array) -> np.ndarray:
 
 
 def _eps(value: Array) -> float:
-    """The spacing of the numbers it was given in."""
+    """The machine epsilon of the value's number type."""
     kind = _numpy(value).dtype
     return float(np.finfo(kind).eps) if np.issubdtype(kind, np.floating) else float(np.finfo(float).eps)
 
 
 def _finite(value: Array, name: str) -> np.ndarray:
-    """As float64, without NaN and infinity."""
+    """The value as float64; an error if it holds NaN or infinity."""
     found = _numpy(value)
     if not np.issubdtype(found.dtype, np.number) or np.issubdtype(found.dtype, np.complexfloating):
         raise UserError(f"{name} holds no real numbers", given=str(found.dtype))

@@ -1,4 +1,4 @@
-"""Metrics at every client of an evaluation."""
+"""The metrics of an evaluation, for every client."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["Scores"]
 
 @dataclass(frozen=True)
 class Scores:
-    """What metrics say of some clients, one after another."""
+    """The values of metrics for some clients."""
 
     samples: np.ndarray
-    """of each client"""
+    """number of samples of each client"""
     metrics: dict[str, Measured]
-    """by name"""
+    """values by the metric's name"""
 
     @classmethod
     def of(cls, predictions: Predictions, metrics: Iterable[Metric]) -> Scores:
@@ -27,7 +27,7 @@ class Scores:
 
     @classmethod
     def joined(cls, parts: Sequence[Scores], order: np.ndarray) -> Scores:
-        """Those of several groups of clients, put in another order."""
+        """The scores of several groups of clients, concatenated and then put in ``order``."""
 
         def join(arrays: Iterable[np.ndarray]) -> np.ndarray:
             return np.concatenate(list(arrays))[order]

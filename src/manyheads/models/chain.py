@@ -1,7 +1,7 @@
 """Plain chains: modules that are nothing but linear layers, each followed by an activation or none.
 
-They are computed without calling the module: a stack of clients by batched matrix products, and training, where the
-derivatives of the activations are known, without autograd (:mod:`manyheads.engines.chain`).
+They are computed without calling the module: a stack of clients by batched matrix products and, if the derivatives of
+the activations are known, training without autograd (:mod:`manyheads.engines.chain`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 __all__ = ["Chain", "Link"]
 
 _ELEMENTWISE = (nn.ReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Tanh, nn.Sigmoid, nn.LeakyReLU, nn.Softplus)
-"""activations that act on every number alone, so that a leading client dimension changes nothing"""
+"""elementwise activations, which a leading client dimension does not affect"""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Link:
     """A linear layer and the activation after it."""
 
     name: str
-    """what stands before ``weight`` and ``bias`` in the names of the model's parameters"""
+    """prefix of ``weight`` and ``bias`` in the names of the model's parameters"""
     linear: nn.Linear
     activation: nn.Module | None
 
@@ -34,14 +34,14 @@ class Chain:
 
     links: tuple[Link, ...]
     flat: bool
-    """samples are flattened first"""
+    """whether samples are flattened first"""
 
     @classmethod
     def of(cls, module: nn.Module, prefix: str = "") -> Chain | None:
-        """The chain that a module is, ``prefix`` standing before its parameters' names; None if it is none.
+        """The module as a chain, with ``prefix`` before its parameters' names; None if it is not a plain chain.
 
-        Exact types only, since a subclass may compute something else, and no layer twice, since the uses of a shared
-        weight move it together.
+        Layers must have exactly the known types, since a subclass may compute something else, and none may occur twice,
+        since the gradients of all uses of a shared weight would have to be added.
         """
         layers = list(_layers(module, prefix))
         flat = bool(layers) and repr(layers[0][1]) == repr(nn.Flatten())
@@ -57,11 +57,11 @@ class Chain:
         return cls(tuple(links), flat) if links and len(set(parameters)) == len(parameters) else None
 
     def reads(self, x: Tensor) -> bool:
-        """Whether samples like these, [B, ...], can go through it."""
+        """Whether the chain can be applied to samples of this shape and type, [B, ...]."""
         return x.dtype == self.links[0].linear.weight.dtype and (x.ndim == 2 or self.flat)
 
     def stacked(self, params: Mapping[str, Tensor], x_CBI: Tensor) -> Tensor:
-        """Outputs of C models; ``params`` are [C, ...], others are the module's own."""
+        """Outputs of C models; ``params`` are [C, ...], and parameters not among them are the module's own."""
         h = x_CBI
         for link in self.links:
             weight, bias = (self._of_each(link, kind, params, len(h)) for kind in ("weight", "bias"))
@@ -76,7 +76,7 @@ class Chain:
 
 
 def _layers(module: nn.Module, name: str) -> Iterator[tuple[str, nn.Module]]:
-    """The layers in the order of the computation, sequences within sequences taken apart."""
+    """The layers with their names in the order of the computation, nested sequences flattened."""
     if type(module) is not nn.Sequential:
         yield name, module
         return

@@ -56,7 +56,7 @@ class SixLayerCNN:
 
 
 def _block(*channels: int, kernel: int, padding: int = 0) -> list[nn.Module]:
-    """Convolutions with ReLU, and max pooling after them: before the last ReLU, which is the same and has less to do."""
+    """Convolutions with ReLU, then max pooling; the last ReLU comes after the pooling, which is equal and cheaper."""
     layers: list[nn.Module] = []
     for i, o in pairwise(channels):
         layers += [nn.Conv2d(i, o, kernel, padding=padding), nn.ReLU()]
@@ -66,7 +66,7 @@ def _block(*channels: int, kernel: int, padding: int = 0) -> list[nn.Module]:
 def _chain(
     name: str, shape: tuple[int, ...], convolutions: list[nn.Module], hidden: tuple[int, ...], top: list[nn.Module]
 ) -> tuple[nn.Module, str]:
-    """Convolutions, hidden linear layers that fit what comes out of them, and the top, whose last layer is the head."""
+    """Convolutions, hidden linear layers sized to their output, and the top layers, of which the last is the head."""
     layers = [*convolutions, nn.Flatten()]
     for i, o in pairwise((_features(name, shape, convolutions), *hidden)):
         layers += [nn.Linear(i, o), nn.ReLU()]

@@ -1,4 +1,4 @@
-"""A copy of the user's module to train; refuses what a copy would not be the same as."""
+"""A copy of the user's module to train; refuses modules of which a copy would behave differently."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 
 
 def copied(module: nn.Module) -> nn.Module:
-    """A copy, so that the user's own module is never touched."""
+    """A copy of a module, so that the user's own is never changed."""
     for name, layer in module.named_modules():
         where = f"layer {name!r}" if name else "the model"
         if any(is_lazy(p) for p in layer.parameters(recurse=False)):
@@ -64,5 +64,5 @@ def _reaches_outside(value: object) -> bool:
 def _content(cell: types.CellType) -> object:
     try:
         return cell.cell_contents
-    except ValueError:  # empty
+    except ValueError:  # the cell is empty
         return None

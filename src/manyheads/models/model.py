@@ -27,8 +27,8 @@ class Model:
 
     Batch norm keeps running statistics, and what becomes of them must be said: ``norm="average"`` treats them like
     parameters of the body (as FedAvg does), ``norm="local"`` makes the norm layers, statistics and all, part of what
-    stays with the client (FedBN; needs a method with personal parameters, such as FedPer). ``buffers`` names others that
-    a pass in training changes, such as a running mean of your own; they are treated alike.
+    stays with the client (FedBN; needs a method with personal parameters, such as FedPer). ``buffers`` names other
+    buffers that a pass in training changes, such as a running mean of your own; they are treated alike.
 
     >>> net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
     >>> list(Model(net, head="2").params.head)
@@ -56,9 +56,9 @@ class Model:
                 fix="or use GroupNorm or LayerNorm, which have none",
             )
         self.statistics = frozenset(statistics)
-        """names of running statistics among the parameters"""
+        """names of the parameters that are running statistics"""
         self.smallest_batch = 2 if norms else 1
-        """samples that a batch must have: of a single one, batch norm can learn nothing"""
+        """least samples in a batch: batch norm cannot be trained on a single one"""
         self.norm = norm if statistics else None
         prefixes = self._head_prefixes(trained, head)
         if self.norm == "local":
@@ -98,7 +98,7 @@ class Model:
         return buffers
 
     def tried(self, x: Tensor, task: str, outputs: int) -> TriedModel:
-        """Try the model on a few samples, to learn how it may be run; refuses one whose output does not fit the labels."""
+        """Find out on a few samples how the model may be run; an error if its output does not fit the labels."""
         head = self._prefixes[0] if len(self._prefixes) == 1 else ""
 
         def check_output(out: object, samples: int) -> None:
@@ -112,7 +112,7 @@ class Model:
         return self._run_by(verdict, head_net)
 
     def untried(self) -> TriedModel:
-        """The model where nothing is known about it: it is run one client after another, batch by batch."""
+        """The model without a trial: run in the way that is always right, client after client and batch by batch."""
         return self._run_by(Verdict(random=False, mixes=True, unstackable="was not tried", headed=False), None)
 
     def _run_by(self, verdict: Verdict, head_net: Net | None) -> TriedModel:
@@ -131,7 +131,7 @@ class Model:
         )
 
     def module_with(self, params: Mapping[str, Tensor]) -> nn.Module:
-        """A copy of the module with these parameters and statistics, ready to predict."""
+        """A copy of the module with these parameters and running statistics, in evaluation mode."""
         self.net.bind(params)
         module = copy.deepcopy(self.module).eval()
         for name, parameter in module.named_parameters():

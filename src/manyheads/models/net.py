@@ -1,4 +1,4 @@
-"""A module whose parameters are lent to it for each computation."""
+"""A module that computes with parameters given from outside."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Net", "is_tied", "statistics_of"]
 
 
 class Net:
-    """A module, or its head alone (``prefix`` then stands before its parameters' names), and its running statistics."""
+    """A model's module, or its head alone with the head's name as ``prefix`` of its parameters' names."""
 
     def __init__(self, module: nn.Module, prefix: str = "", statistics: Iterable[str] = ()) -> None:
         self.module, self.prefix = module, prefix
@@ -24,20 +24,20 @@ class Net:
         """its layers, if it is a plain chain"""
 
     def bind(self, params: Mapping[str, Tensor], train: Iterable[str] = ()) -> dict[str, Tensor]:
-        """Let the module compute with these tensors (not copies of them); gives those to ``train``, as leaves."""
+        """Make the module use these tensors (not copies of them); returns those named in ``train``, as leaves."""
         chosen = set(train)
         for name, own in self._own.items():
             if name in params:
                 own.data = params[name]
                 own.requires_grad_(name in chosen)
         for name, (layer, buffer) in self._statistics.items():
-            if name in params:  # a pass in training changes them in place: only those that are to be trained
+            if name in params:  # clone those not in ``train``: a training pass changes them in place
                 layer._buffers[buffer] = params[name] if name in chosen else params[name].clone()
         return {name: own for name, own in self._own.items() if name in chosen}
 
     @property
     def statistics(self) -> dict[str, Tensor]:
-        """As the last pass left them: some layers change them in place, others put new ones in their place."""
+        """The running statistics after the last pass, read from the layers since some replace the tensors."""
         return {name: layer.get_buffer(buffer).detach() for name, (layer, buffer) in self._statistics.items()}
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -45,7 +45,7 @@ class Net:
         return out
 
     def stacked(self, params: Mapping[str, Tensor], x: Tensor) -> Tensor:
-        """Outputs [C, B, ...] of C models on inputs [C, B, ...]; all ``params`` are [C, ...], others are the module's own."""
+        """Outputs [C, B, ...] of C models for inputs [C, B, ...]; ``params`` are [C, ...], others the module's own."""
         if self.chain is not None and x.ndim == 3:
             return self.chain.stacked(params, x)  # faster than vmap on small models
         own = {k.removeprefix(self.prefix): v for k, v in params.items()}
@@ -54,7 +54,7 @@ class Net:
 
 
 def is_tied(module: nn.Module) -> bool:
-    """Whether a parameter stands under several names."""
+    """Whether a parameter has several names (tied weights)."""
     return len(list(module.named_parameters(remove_duplicate=False))) != len(list(module.parameters()))
 
 

@@ -1,4 +1,4 @@
-"""A copy of a model to experiment on, with parameters unlike the model's own."""
+"""A copy of a model for its trial, with parameters that differ from the model's own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Probe", "noise"]
 
 
 class Probe:
-    """A copy of a module in a number type, a few samples, and two sets of parameters near the module's own."""
+    """A copy of a module converted to ``dtype``, a few samples, and two sets of parameters near the module's own."""
 
     def __init__(
         self, module: nn.Module, params: Tree, statistics: frozenset[str], x: Tensor, dtype: torch.dtype
@@ -32,7 +32,7 @@ class Probe:
             value = value.to(self.x.device, self._dtype if value.is_floating_point() else None)
             change = noise(seed, value)
             if name in self.statistics:
-                return value * (1 + 0.1 * change.abs())  # a variance stays positive
+                return value * (1 + 0.1 * change.abs())  # so that a variance stays positive
             return value + 0.05 * change * (1 + value.abs())
 
         return Tree({name: moved(name, value) for name, value in params.items()})
@@ -58,7 +58,7 @@ class Probe:
         return out.detach(), dict(zip(leaves, found, strict=True))
 
     def close(self, a: Tensor, b: Tensor) -> bool:
-        """Equal to rounding, relative to the largest entry of ``b``."""
+        """Whether ``a`` and ``b`` are equal up to rounding, relative to the largest entry of ``b``."""
         if a.shape != b.shape:
             return False
         finite = b[b.isfinite()]
@@ -71,6 +71,6 @@ class Probe:
 
 
 def noise(seed: int, like: Tensor) -> Tensor:
-    """Normal noise of this shape, drawn from the seed in double precision."""
+    """Normal noise of the shape of ``like``, drawn from the seed in double precision."""
     draws = torch.Generator().manual_seed(seed)
     return torch.randn(like.shape, generator=draws, dtype=torch.float64).to(like)

@@ -1,4 +1,4 @@
-"""What a forward pass changes beside its output: parameters, buffers, attributes, generators of random numbers."""
+"""Side effects of a forward pass: changes of parameters, buffers, attributes and random generators."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Changed(NamedTuple):
     name: str
 
     def refusal(self, train: bool) -> UserError:
-        """The error for a pass that changed it and may not."""
+        """The error for a pass that changed this although it may not."""
         when = "training" if train else "evaluation"
         if self.kind == "buffer" and train:
             return UserError(
@@ -45,7 +45,7 @@ Snapshot = dict[Changed, object]
 
 
 def snapshot(module: nn.Module) -> Snapshot:
-    """All that a pass could change, as values that can be compared."""
+    """Everything that a forward pass could change, as comparable values."""
     return dict(_values(module))
 
 
@@ -72,7 +72,7 @@ def _values(module: nn.Module) -> Iterator[tuple[Changed, object]]:
 
 @contextmanager
 def generators_restored() -> Iterator[None]:
-    """Afterwards the generators of torch, numpy and Python are as they were before."""
+    """Restore the states of the generators of torch, numpy and Python at the end of the block."""
     ours, theirs = np.random.get_state(), random.getstate()  # noqa: NPY002
     try:
         with torch.random.fork_rng(devices=[]):
@@ -87,7 +87,7 @@ def _bytes(value: Tensor) -> bytes:
 
 
 def _frozen(value: object) -> object:
-    """A copy that can be compared; of what cannot be copied, its identity."""
+    """A copy that can be compared; for a value that cannot be copied, its identity."""
     if isinstance(value, Tensor):
         return value.shape, _bytes(value)
     if isinstance(value, list | tuple | set | dict):

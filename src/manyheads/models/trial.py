@@ -1,9 +1,9 @@
-"""The trial of a model before a run: a few samples show how it may be run, or that it may not be.
+"""The trial of a model before a run: finds out on a few samples how it may be run, or refuses it.
 
 The engines move parameters between workers, stack clients, pool their samples and keep a frozen body's features. All of
 that is right only for a model whose output is a function of its parameters, its declared statistics, the sample and
 torch's random numbers, and of nothing else. So a copy of the model is run, in double precision where that is possible,
-with parameters unlike its own, in training and in evaluation, and compared with what a plain loop would do.
+with parameters that differ from its own, in training and in evaluation mode, and compared with a plain loop.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from manyheads.models.side_effects import changes, generators_restored, snapshot
 __all__ = ["Verdict", "try_out"]
 
 CheckOutput = Callable[[object, int], None]
-"""raises an error if an output for that many samples does not fit the labels"""
+"""called with an output and its number of samples; raises an error if the output does not fit the labels"""
 
 
 class Verdict(NamedTuple):
     """How a model may be run."""
 
     random: bool
-    """a pass in training draws from torch's generator"""
+    """whether a pass in training draws from torch's generator"""
     mixes: bool
-    """in training, the output for a sample depends on the others of its batch"""
+    """whether, in training, the output for a sample depends on the others of its batch"""
     unstackable: str
     """why several clients' models cannot be computed at once; empty if they can"""
     headed: bool
-    """the output is the head, applied to features that do not depend on it"""
+    """whether the output is that of the head, applied to features that do not depend on the head"""
 
 
 def try_out(
@@ -49,7 +49,7 @@ def try_out(
     x: Tensor,
     check_output: CheckOutput,
 ) -> Verdict:
-    """Try a model on a few samples. ``head`` names a submodule that may be the head; refuses what no engine can run."""
+    """Try a model on a few samples; an error if no engine can run it. ``head`` names the submodule to try as head."""
     own = next(iter(params.all.values())).dtype
     with generators_restored():
         for dtype in dict.fromkeys((torch.float64, own)):
@@ -81,11 +81,11 @@ def _verdict(probe: Probe, params: Params, head: str, check_output: CheckOutput)
     return Verdict(random, mixes, unstackable, _is_headed(probe, params, head, train=not random and not mixes))
 
 
-# -- what a pass may do ---------------------------------------------------------------------------------------------------
+# -- side effects of a pass --------------------------------------------------------------------------------------------
 
 
 def _repeatable_pass(probe: Probe, train: bool) -> tuple[Tensor, bool]:
-    """A pass that changes nothing but what it may, and gives the same again; whether it draws random numbers."""
+    """The output of a pass, and whether it drew random numbers; an error if it has side effects or varies."""
     params, seen = probe.sets[0], []
     allowed = _batch_counters(probe.module) | (probe.statistics if train else frozenset())
     for _ in range(2):
@@ -105,7 +105,7 @@ def _repeatable_pass(probe: Probe, train: bool) -> tuple[Tensor, bool]:
 
 
 def _batch_counters(module: nn.Module) -> frozenset[str]:
-    """The buffers in which batch norm counts batches, which nothing depends on."""
+    """The names of the buffers in which batch norm counts batches; no output depends on them."""
     return frozenset(
         f"{name}.num_batches_tracked".lstrip(".")
         for name, layer in module.named_modules()
@@ -114,7 +114,7 @@ def _batch_counters(module: nn.Module) -> frozenset[str]:
 
 
 def _check_each_sample_alone(probe: Probe, out: Tensor, check_output: CheckOutput) -> None:
-    """In evaluation, a sample's output is the same alone as among others."""
+    """Check that, in evaluation, a sample's output does not depend on the other samples of the batch."""
     for row in range(len(probe.x)):
         try:
             alone, _ = probe.forward(probe.sets[0], probe.x[row : row + 1], train=False)
@@ -129,11 +129,11 @@ def _check_each_sample_alone(probe: Probe, out: Tensor, check_output: CheckOutpu
             )
 
 
-# -- samples together, clients together -----------------------------------------------------------------------------------
+# -- batches and stacks ------------------------------------------------------------------------------------------------
 
 
 def _mixes(probe: Probe) -> bool:
-    """Whether samples together give another output, or another gradient, than one by one; dropout layers are off."""
+    """Whether a batch gives other outputs or gradients than its samples one by one, with dropout layers off."""
     params, x = probe.sets[0], probe.x
     dropout = [m for m in probe.module.modules() if isinstance(m, nn.modules.dropout._DropoutNd) and m.p]
     rates = [layer.p for layer in dropout]
@@ -141,7 +141,7 @@ def _mixes(probe: Probe) -> bool:
         layer.p = 0.0
     try:
         out, draws = probe.forward(params, x, train=True)
-        if draws:  # cannot be compared
+        if draws:  # random outputs cannot be compared
             return True
         slope = noise(1, out.reshape(len(out), -1))
         together, gradient = probe.gradient(params, x, slope)
@@ -160,7 +160,7 @@ def _why_not_stacked(probe: Probe, random: bool, mixes: bool) -> str:
         return "mixes the samples of a batch"
     if is_tied(probe.module):
         return "uses a parameter under two names"  # torch.func does not put it back under both
-    for layer in probe.module.modules():  # vmap ignores it without a warning, and few samples need not show that
+    for layer in probe.module.modules():  # vmap ignores padding_idx silently, which a few samples may not reveal
         if getattr(layer, "padding_idx", None) is not None:
             return "has an embedding with padding_idx"
     try:
@@ -173,7 +173,7 @@ def _why_not_stacked(probe: Probe, random: bool, mixes: bool) -> str:
 
 
 def _stack_agrees(probe: Probe) -> bool:
-    """Two clients with parameters and samples of their own: stacked against one after the other."""
+    """Whether two clients, each with its own parameters and samples, give the same stacked as one after the other."""
     xs = [probe.x, probe.x.flip(0)]
     two = {k: torch.stack([params[k] for params in probe.sets]).requires_grad_() for k in probe.sets[0]}
     for train in (False, True):
@@ -189,11 +189,11 @@ def _stack_agrees(probe: Probe) -> bool:
     return True
 
 
-# -- the head -------------------------------------------------------------------------------------------------------------
+# -- the head ----------------------------------------------------------------------------------------------------------
 
 
 def _is_headed(probe: Probe, params: Params, name: str, train: bool) -> bool:
-    """The head is called once, last, with one input, which does not depend on it; tried in training too if ``train``."""
+    """Whether the head is called once, last, on one input that does not depend on it; also in training if ``train``."""
     module = dict(probe.module.named_modules()).get(name) if name else None
     if module is None or not _has_parameters_of_its_own(probe.module, module, f"{name}."):
         return False
@@ -213,7 +213,7 @@ def _is_headed(probe: Probe, params: Params, name: str, train: bool) -> bool:
             return False
         (features,), _, _ = seen[0]
         if seen[1][1] is not out or not torch.equal(seen[1][2], out):
-            return False  # something happens to its output
+            return False  # the output is not the head's output, unchanged
         head.bind(one.clone())
         with torch.no_grad():
             if not probe.close(head(features), out):
@@ -222,7 +222,7 @@ def _is_headed(probe: Probe, params: Params, name: str, train: bool) -> bool:
 
 
 def _has_parameters_of_its_own(whole: nn.Module, head: nn.Module, prefix: str) -> bool:
-    """All of the head's parameters have the head's name, so that none is tied to the body's."""
+    """Whether all of the head's parameters have names with the head's prefix, so that none is tied to the body's."""
     named = {id(p): name for name, p in whole.named_parameters()}
     return all(named[id(p)].startswith(prefix) for p in head.parameters())
 

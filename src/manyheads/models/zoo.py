@@ -32,7 +32,7 @@ class ModelSpec(Protocol):
 
 
 def build_model(spec: ModelSpec, shape: tuple[int, ...], outputs: int, seed: int, dtype: str = "float32") -> Model:
-    """A model for samples of this shape, its initial weights drawn from the seed; float64 if the samples are."""
+    """A model for samples of this shape and number type, with initial weights drawn from the seed."""
     with torch_seeded(seed, Purpose.MODEL):
         built = spec.build(shape, outputs)
     if isinstance(built, Model):

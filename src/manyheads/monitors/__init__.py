@@ -1,4 +1,4 @@
-"""Quantities along a run, each in a file of its own."""
+"""Monitors: quantities recorded during a run, one file each."""
 
 from manyheads.monitors.cka import CKA
 from manyheads.monitors.drift import Drift

@@ -1,4 +1,4 @@
-"""Monitors: quantities of theory along any run, recorded in its history."""
+"""Monitors: quantities from theory that are recorded in the history of any run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["MONITORS", "Monitor", "Monitors", "leaves"]
 class Monitor(Quantity, ABC):
     """A number after every round; registered in :data:`MONITORS`, it can be named in ``Training.monitor``.
 
-    One that cannot be used with a federation or a model says so when it is made, by a :class:`UserError`.
+    A monitor that cannot be used with the federation or the model raises a :class:`UserError` when it is made.
     """
 
     def __init__(self, algorithm: Algorithm, model: TriedModel, federation: Federation, seed: int) -> None:
@@ -50,7 +50,7 @@ MONITORS: Registry[type[Monitor]] = Registry("monitor", quantity_check(Monitor, 
 
 
 class Monitors:
-    """The monitors of a run. A quantity that a method does not have (it shares no body, say) is None."""
+    """The monitors of a run. A quantity that is not defined for a method (which shares no body, say) is None."""
 
     def __init__(
         self, names: Sequence[str], algorithm: Algorithm, model: TriedModel, federation: Federation, seed: int
@@ -65,11 +65,11 @@ class Monitors:
     def _value(monitor: Monitor, end: RoundEnd) -> float | None:
         try:
             value = monitor(end)
-        except UserError:  # undefined here: features that do not vary, a representation of lower rank
+        except UserError:  # undefined, e.g. for constant features or a rank-deficient representation
             return None
         return value if value is not None and math.isfinite(value) else None
 
 
 def leaves(state: State, names: Container[str]) -> dict[str, Tensor]:
-    """Those leaves of a state that are parameters of these names."""
+    """The leaves of a state that are parameters with these names."""
     return {k: v for k, v in state.flat.items() if k.partition("/")[2] in names}

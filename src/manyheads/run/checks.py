@@ -1,4 +1,4 @@
-"""What a run is checked for before anything is written."""
+"""Checks of a run before anything is written."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["check"]
 
 
 def check(algorithm: Algorithm, given: Model, federation: Federation, training: Training) -> TriedModel:
-    """The model, tried; refuses what cannot work before anything is written."""
+    """The model after its trial; an error if the run cannot work with these settings."""
     training.engine.resolved_device()
     model = tried_on(given, federation)
     if training.engine.mode == "stacked" and (model.random or not model.stackable):
@@ -68,7 +68,7 @@ def check(algorithm: Algorithm, given: Model, federation: Federation, training: 
 
 
 def _check_travels(algorithm: Algorithm, model: TriedModel, metrics: Sequence[Metric], engine: Engine) -> None:
-    """Metrics reach workers by pickling; those that are not forked get everything so."""
+    """Check that what is sent to workers can be pickled: the metrics and, unless they are forked, everything else."""
     if engine.resolved_workers() == 1:
         return
     forked = engine.resolved_start_method() == "fork"

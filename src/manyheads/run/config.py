@@ -34,7 +34,7 @@ __all__ = [
 
 Table = dict[str, Any]
 GivenModel = Model | nn.Module | str | ModelSpec
-"""what may be given where a model is wanted"""
+"""the forms in which a user may give a model"""
 PLACES = ("path", "words", "vectors")
 """settings of data and of models that name a file or a folder"""
 
@@ -64,20 +64,20 @@ class Config(Training):
     """the method"""
 
     def training(self) -> Training:
-        """The part that the round loop needs."""
+        """The settings that the round loop needs."""
         return Training(**{f.name: getattr(self, f.name) for f in fields(Training)})
 
 
 def assemble(config: Config) -> tuple[Algorithm, Model, Federation, Table]:
-    """Build what a configuration names; the table tells how the data and the model were made, all defaults filled in."""
+    """Build what a configuration names; the table holds the settings of data and model, including all defaults."""
     algorithm = _named(ALGORITHMS, config.algorithm, "algorithm")
     model, federation, table = prepare(config)
     return algorithm, model(config.seed), federation, table
 
 
 def prepare(config: Config) -> tuple[Callable[[int], Model], Federation, Table]:
-    """All of it but the algorithm; the model is made of a seed."""
-    config.engine.resolved_device()  # refused before anything is read or written
+    """As :func:`assemble` without the algorithm, and with a function that makes the model from a seed."""
+    config.engine.resolved_device()  # an unusable device is an error before anything is read or written
     source = source_of(config.data)
     spec = _named(MODELS, {"name": source.model} | config.model, "model")
     federation, table = federation_of(config, source)
@@ -88,9 +88,9 @@ def prepare(config: Config) -> tuple[Callable[[int], Model], Federation, Table]:
 def model_from(
     given: GivenModel, shape: tuple[int, ...], outputs: int, dtype: str
 ) -> tuple[Callable[[int], Model], Table]:
-    """Whatever is given for a model, as a function that makes it of a seed; the table tells how it was made.
+    """A function that makes the given model from a seed, and the table of the model's settings.
 
-    A model or a module is taken as it is, with the weights that it has; a name or a specification is built.
+    A model or a module is used as it is, with its present weights; a name or a specification is built.
     """
     if isinstance(given, Model | nn.Module):
         return partial(_as_it_is, Model(given) if isinstance(given, nn.Module) else given), {}
@@ -112,7 +112,7 @@ def _as_it_is(model: Model, seed: int) -> Model:
 
 
 def federation_of(config: Config, source: Any) -> tuple[Federation, Table]:
-    """The clients, and a table that tells how they were made."""
+    """The federation of a configuration, and the table of the settings that it was made with."""
     federation, table = _clients(config, source)
     federation = federation.with_new_clients(config.new_clients, config.seed)
     federation = federation.with_validation(config.validation, config.seed)
@@ -124,7 +124,7 @@ def federation_of(config: Config, source: Any) -> tuple[Federation, Table]:
 
 
 def _clients(config: Config, source: Any) -> tuple[Federation, Table]:
-    """Dealt out of a pool, or those that the data come with."""
+    """A federation partitioned from a pool of samples, or one that the data come divided into."""
     if not hasattr(source, "pool"):
         own = hasattr(source, "clients")
         not_taken = {
@@ -167,7 +167,7 @@ def _named(known: Registry[type[Any]], table: Table, where: str) -> Any:
 
 
 def with_code(table: Table, **things: Iterable[Any]) -> Table:
-    """The table of how something was made, with the facts of where its parts come from, if they are not ours."""
+    """The table of settings, with the import paths of those ``things`` whose classes are not part of this package."""
     code = code_of(**things)
     return merged(table, {"facts": {"code": code}}) if code else table
 
@@ -177,7 +177,7 @@ def _table(value: Any) -> Table:
 
 
 def placed(table: Mapping[str, Any]) -> Table:
-    """The table of a thing with its files named so that they are found from any folder."""
+    """A table of settings in which the paths of existing files are absolute."""
 
     def found(value: str) -> str:
         place = Path(value).expanduser()
@@ -187,7 +187,7 @@ def placed(table: Mapping[str, Any]) -> Table:
 
 
 def merged(table: Mapping[str, Any], flags: Mapping[str, Any]) -> Table:
-    """``flags`` laid over ``table``, tables inside them too. A new name drops the settings of the old one."""
+    """``table`` updated with ``flags``, nested tables too. A new name drops the settings of the old one."""
     result = dict(table)
     for key, value in flags.items():
         below = result.get(key)

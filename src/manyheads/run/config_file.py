@@ -1,4 +1,4 @@
-"""The one reader of configurations: the user's own files, and those that runs and comparisons keep in their folders."""
+"""Reads configurations: the user's own files, and those that runs and comparisons keep in their folders."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ __all__ = [
 
 SCHEMA = 1
 RUN, COMPARISON = "config.toml", "compare.toml"
-"""the configuration in a run's folder, and in that of a comparison"""
+"""names of the configuration file in the folder of a run, and in that of a comparison"""
 CUSTOM = "custom"
 """the name of data and models that were given as objects"""
 CHANGEABLE = ("rounds", "checkpoint_seconds", "engine")
-"""what a resume may change, besides the place of the data"""
+"""settings that a resume may change, besides the path of the data"""
 Table = dict[str, Any]
 
 
 def read_settings(path: Path) -> Table:
-    """The settings in a user's file; one kept by a run or a comparison works too, whether or not it was changed."""
+    """The settings in a user's file, which may also be a file kept by a run or a comparison, edited or not."""
     try:
         table = tomllib.loads(content(path).decode())
     except FileNotFoundError:
@@ -58,7 +58,7 @@ def read_settings(path: Path) -> Table:
 
 
 def read_kept_settings(path: Path) -> Table:
-    """The settings that a run or a comparison keeps in its folder, as they were written; to go on with it."""
+    """The settings that a run or a comparison keeps in its folder, to resume it; an error if they were altered."""
     table = _read_sealed(path)
     methods = table.get("compare", {}).get("methods", ())
     require_imported(table.get("facts", {}).get("code", {}), str(path.parent), methods)
@@ -66,7 +66,7 @@ def read_kept_settings(path: Path) -> Table:
 
 
 def read_run_config(folder: Path) -> RunConfig:
-    """The configuration of the run in a folder, as it was written."""
+    """The configuration of the run in a folder; an error if the file was altered."""
     path = folder / RUN
     if not path.exists():
         raise UserError(f"{folder} is not a run directory", fix=f"it has no {RUN}")
@@ -99,24 +99,24 @@ def _settings(table: Table) -> Table:
 
 @settings
 class Facts:
-    """What a run keeps of its federation, to be loaded without it."""
+    """Facts about a run's federation, kept so that the run can be loaded without its data."""
 
     fingerprint: str
     """a hash of all samples and of their division"""
     clients: int
     """number of clients"""
     sample_shape: tuple[int, ...]
-    """of one input"""
+    """shape of one input"""
     outputs: int
     """number of classes, or length of the targets"""
     task: str
     """classification or regression"""
     dtype: str
-    """of the inputs"""
+    """number type of the inputs"""
     loss: str | None = None
     """what the loss means, if that is not the usual one of the task"""
     code: Code | None = None
-    """where the classes come from that are not ours, by kind and name"""
+    """import paths of classes that are not part of this package, by kind and name"""
 
     @classmethod
     def of(cls, federation: Federation, code: Code | None = None) -> Facts:
@@ -132,7 +132,7 @@ class Facts:
         )
 
     def origin(self, kind: str, name: str) -> str | None:
-        """Where a class comes from, if it is not ours."""
+        """The import path of a class that is not part of this package; otherwise None."""
         return (self.code or {}).get(kind, {}).get(name)
 
 
@@ -145,7 +145,7 @@ class RunConfig:
 
     @classmethod
     def of(cls, algorithm: Algorithm, federation: Federation, training: Training, made: Table) -> RunConfig:
-        """``made`` tells how the data and the model were made; without it, they are the user's own objects."""
+        """``made`` holds the settings of data and model; if empty, these are the user's own objects."""
         own = {"data": {"name": CUSTOM}, "model": {"name": CUSTOM}}
         method = {"algorithm": {"name": algorithm.name, **as_dict(algorithm)}}
         monitors = [MONITORS.find(name) for name in training.monitor]
@@ -162,19 +162,19 @@ class RunConfig:
 
     @property
     def fixed(self) -> Table:
-        """What a resume may not change: all but rounds, checkpoints, workers, and where the data are."""
+        """What a resume may not change: everything but rounds, checkpoints, workers, and the path of the data."""
         kept = {k: v for k, v in self.table.items() if k not in ("rounds", "checkpoint_seconds")}
-        data = {k: v for k, v in kept["data"].items() if k != "path"}  # the fingerprint tells what was there
+        data = {k: v for k, v in kept["data"].items() if k != "path"}  # the fingerprint identifies the data
         facts = {k: v for k, v in kept["facts"].items() if k != "code"}  # a module may be renamed
         return kept | {"engine": {"mode": kept["engine"]["mode"]}, "data": data, "facts": facts}
 
     def require_same(self, now: RunConfig) -> None:
-        """Refuse to resume this run as ``now``, if that has other settings than a resume may change."""
+        """Raise an error if ``now`` differs from this configuration in settings that a resume may not change."""
 
         def found(config: RunConfig) -> Table:
             told = {k: v for k, v in as_dict(config.training("resume")).items() if k in ("evaluate", "finetune")}
             places = {name: placed(config.fixed[name]) for name in ("data", "model")}
-            return config.fixed | told | places  # settings that are newer than the run have their defaults
+            return config.fixed | told | places  # settings added since the run have their defaults
 
         old, new = found(self), found(now)
         for name in old.keys() | new.keys():
@@ -187,7 +187,7 @@ class RunConfig:
                 )
 
     def resumed_as(self, now: RunConfig) -> RunConfig:
-        """This configuration with what a resume changes: rounds, checkpoints, workers, and where the data are."""
+        """This configuration with the settings from ``now`` that a resume may change."""
         place = {k: v for k, v in now.settings["data"].items() if k == "path"}
         changes = {name: now.settings[name] for name in CHANGEABLE}
         return replace(self, settings=self.settings | changes | {"data": self.settings["data"] | place})
@@ -204,7 +204,7 @@ class RunConfig:
         return build(cls, table, where=f"{where}: algorithm")
 
     def model(self, where: object, given: GivenModel | None = None) -> Model:
-        """The model with its initial parameters, of what the run was made with if it is not ``given``."""
+        """The model with its initial parameters: the ``given`` one, or else built from the run's settings."""
         facts, seed = self.facts, self.training(where).seed
         given = self._spec(where) if given is None else given
         made, _ = model_from(given, facts.sample_shape, facts.outputs, facts.dtype)

@@ -4,7 +4,7 @@ config.toml       everything needed to run it again; written first
 machine.json      versions, cores, git commit
 data.json         how samples became inputs, for clients that come later
 trained.safetensors
-                  marks of the samples that it is trained on
+                  hashes that identify the samples that it is trained on
 history.jsonl     one line a round
 checkpoint/       server state and tables of the last two checkpoints; the store of personal states
 
@@ -57,10 +57,10 @@ class RunDirectory:
 
     @classmethod
     def create(cls, path: Path, config: RunConfig) -> RunDirectory:
-        """A new run, locked; refused where there is anything already."""
+        """Create and lock the folder of a new run; an error if the folder holds anything already."""
         fresh_folder(path)
         directory = cls(path)
-        directory.lock()  # of two that found the folder empty, one gets it
+        directory.lock()  # if two processes found the folder empty, only one gets it
         with writing(path):
             directory.checkpoints.mkdir()
         config.write(path)
@@ -72,7 +72,7 @@ class RunDirectory:
             raise Damaged(f"{self.checkpoints} is missing", fix="restore it, or start again with another --out")
 
     def config(self) -> RunConfig:
-        """The configuration of the run, as it was written."""
+        """The configuration of the run; an error if its file was altered."""
         return read_run_config(self.path)
 
     @cached_property
@@ -81,16 +81,16 @@ class RunDirectory:
         return fingerprint(to_json(self.config().fixed).encode())  # in the order of the file
 
     def write_data(self, encoding: Encoding, warnings: Sequence[str]) -> None:
-        """Keep how the federation's samples became inputs, and what is doubtful about them."""
+        """Write how the federation's samples were encoded as inputs, and the warnings about its data."""
         facts = {"schema": SCHEMA, **as_dict(encoding), "warnings": list(warnings)}
         write_json(self.encoding_path, facts, indent=2, of=self.settings)
 
     def warnings(self) -> tuple[str, ...]:
-        """What is doubtful about the federation's data."""
+        """The warnings about the federation's data."""
         return tuple(self._data().get("warnings", ()))
 
     def encoding(self) -> Encoding:
-        """How the federation's samples became inputs."""
+        """How the federation's samples were encoded as inputs."""
         facts = {k: v for k, v in self._data().items() if k not in ("schema", "warnings")}
         return build(Encoding, facts, where=str(self.encoding_path))
 
@@ -103,13 +103,13 @@ class RunDirectory:
         return read_json(self.encoding_path, "write it anew: manyheads run --resume --out RUN", of=self.settings)
 
     def write_trained(self, marks: np.ndarray | None) -> None:
-        """Keep what the samples are known by that the run is trained on, unless that is not known."""
+        """Write the hashes that identify the training samples, if they are known."""
         if marks is not None:
             found = {"marks": torch.tensor(marks.view(np.int64))}
             write_tensors(self.trained_path, found, {"settings": self.settings})
 
     def trained(self) -> np.ndarray | None:
-        """The marks of the samples that the run was trained on; None if they are not there, or not as written."""
+        """The hashes that identify the training samples; None if the file is missing or damaged."""
         try:
             return read_tensors(self.trained_path, {"settings": self.settings})["marks"].numpy().view(np.uint64)
         except (Damaged, KeyError):
@@ -121,7 +121,7 @@ class RunDirectory:
             self._lock = locked(self.path)
 
     def sweep(self) -> None:
-        """Remove what a killed process left half written; the folder is locked."""
+        """Remove files that a killed process left half written; the folder must be locked."""
         for folder in (self.path, self.checkpoints):
             sweep(folder)
 
@@ -147,20 +147,20 @@ class RunDirectory:
         return self.checkpoints / "personal.safetensors"
 
     def history(self, upto: int | None = None) -> History:
-        """What was recorded of the run, up to a round."""
+        """The run's history, up to a round."""
         return History.read(self.history_path, upto, of=self.settings)
 
     def commit(self, round: int, server: State, store: PersonalStore, history: History) -> None:
-        """Make the state after ``round`` the one that a resume finds."""
+        """Write a checkpoint after ``round``, from which the run can be resumed."""
         history.sync()
         store.sync()
         write_checkpoint(self.checkpoints, round, tensors_of(server, store), self.settings)
         store.committed()
 
     def restore(self, server: State, store: PersonalStore, say: Say) -> tuple[State, History]:
-        """The last checkpoint that is whole: its server state and the history until then; the store goes back to it too.
+        """The server state and the history up to the last intact checkpoint, to which the store is restored too.
 
-        Nothing on disk is changed. Without any checkpoint, all is as at the beginning.
+        Nothing on disk is changed. Without any checkpoint, these are the initial state and an empty history.
         """
         rounds, damage = rounds_on_disk(self.checkpoints), []
         for position, round in enumerate(rounds):
@@ -186,7 +186,7 @@ class RunDirectory:
         return server, History(self.history_path, of=self.settings)
 
     def set_aside(self, after: int) -> None:
-        """Keep damaged checkpoints, those ``after`` the round that a run goes on from, out of the way."""
+        """Rename the damaged checkpoints, which are those ``after`` the round from which the run is resumed."""
         for damaged in rounds_on_disk(self.checkpoints):
             if damaged > after:
                 with writing(self.checkpoints):
@@ -202,5 +202,5 @@ class RunDirectory:
 
 
 def tensors_of(server: State, store: PersonalStore) -> dict[str, Tensor]:
-    """What a checkpoint holds."""
+    """The tensors of a checkpoint."""
     return {f"server/{k}": v for k, v in server.flat.items()} | store.tables()

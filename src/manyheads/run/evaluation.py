@@ -39,7 +39,7 @@ class Evaluator:
     def __call__(
         self, executor: Executor[Workbench], round: Round, server: State, cohort: Sequence[int]
     ) -> dict[str, Any]:
-        """The entries of the round's record: ``evaluation`` and ``also``, where they are due."""
+        """The entries ``evaluation`` and ``also`` of the round's record, each only in rounds in which it is due."""
         protocol, rounds = self.training.evaluate, self.training.rounds
         due = protocol.due(round.index, rounds)
         found: dict[str, Any] = {}
@@ -50,7 +50,7 @@ class Evaluator:
         return found
 
     def _others(self) -> Iterator[Evaluate]:
-        """Other models and clients: the clients fine-tuned, the new clients before and after."""
+        """The protocols of ``also``: fine-tuned models, and new clients before and after fine-tuning."""
         last = replace(self.training.evaluate, report="last")
         tuned = self.training.finetune.scope != "none"
         if tuned and last.model != "finetuned":
@@ -87,7 +87,7 @@ class Evaluator:
         return tuple(metrics_for(task_named(self.federation.task), self.training.evaluate.metrics))
 
     def _personal(self, server: State, clients: list[int], new: bool) -> State:
-        """What these clients keep, or what new ones start with."""
+        """The personal states of these clients, or the initial ones of new clients."""
         if not new:
             return self.store.read(clients)
         fresh = self.algorithm.newcomer(self.model.params, server)

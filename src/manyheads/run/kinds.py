@@ -1,4 +1,4 @@
-"""The kinds of things that can be somebody else's code, and what a run keeps about where it comes from."""
+"""The kinds of classes that users can add, and the import paths of those that a run uses."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ KINDS: dict[str, Registry[Any]] = {
 
 
 def code_of(**things: Iterable[Any]) -> Code:
-    """Of things by their kind, where those come from that are not ours."""
+    """The import paths of those ``things``, given by kind, whose classes are not part of this package."""
     found = {kind: {t.name: import_path(t) for t in some if not is_ours(t)} for kind, some in things.items()}
     return {kind: paths for kind, paths in found.items() if paths}
 
 
 def require_imported(code: Mapping[str, Mapping[str, str]], where: str, methods: Sequence[str] = ()) -> None:
-    """Refuse to go on where something is not imported, saying what; ``methods`` are those of a comparison."""
+    """Raise an error that names all classes in ``code`` not imported yet; ``methods`` are those of a comparison."""
     recorded = [(kind, name, path) for kind, paths in code.items() for name, path in paths.items()]
     missing = [(kind, name, path) for kind, name, path in recorded if not KINDS[kind].knows(name, path)]
     if missing:

@@ -1,4 +1,4 @@
-"""A run from its folder."""
+"""Load a run from its folder."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def load(
     say: Callable[[str], None] | None = None,
     algorithm: Algorithm | None = None,
 ) -> Run:
-    """A run from its folder, up to its last checkpoint that is whole; nothing in the folder is changed.
+    """A run from its folder, up to its last intact checkpoint; nothing in the folder is changed.
 
     A model that was given as a module must be given again, and so must an algorithm whose class is not registered.
-    ``say`` is told of damage; without it, it is a warning.
+    ``say`` is called with a message about damaged files; without it, a warning is issued.
     """
     path = Path(path)
     config = read_run_config(path)

@@ -34,7 +34,7 @@ from manyheads.run.training import Training
 __all__ = ["Loop", "sample_cohort"]
 
 COHORT_LISTED_UP_TO = 1000
-"""clients in a round up to which the history lists them"""
+"""largest cohort that the history lists client by client"""
 
 
 def sample_cohort(training: Training, population: int, round: int, everyone: bool = False) -> list[int]:
@@ -67,14 +67,14 @@ class Loop:
     done: int
 
     def run(self, executor: Executor[Workbench], on_round: Callable[[RoundEnd], None]) -> None:
-        """Do the rounds that are left."""
+        """Run the remaining rounds."""
         saved = time.monotonic()
         for index in range(self.done + 1, self.training.rounds + 1):
             end = self._round_within_range(executor, index)
             self.history.append(end.record)
             self.done = index
             on_round(end)
-            del end  # with the uploads, before the next round makes others
+            del end  # frees its uploads before the next round makes new ones
             if index == self.training.rounds or time.monotonic() - saved >= self.training.checkpoint_seconds:
                 self._commit()
                 saved = time.monotonic()
@@ -83,7 +83,7 @@ class Loop:
         self.directory.commit(self.done, self.server, self.store, self.history)
 
     def _round_within_range(self, executor: Executor[Workbench], index: int) -> RoundEnd:
-        """A round; torch refuses to compute with a step size that its numbers cannot hold."""
+        """Run a round; torch's error for a step size out of the range of its number type becomes :class:`Diverged`."""
         try:
             return self._round(executor, index)
         except RuntimeError as error:
@@ -154,5 +154,5 @@ class Loop:
 
 def _uploads(parts: Sequence[Accepted]) -> Uploads:
     found = gathered(parts, each=True)
-    assert found is not None  # else there was no merge
+    assert found is not None  # the round would have failed without any
     return found

@@ -18,9 +18,9 @@ __all__ = ["Evaluate"]
 
 LAST = 10
 ALWAYS = ("loss", "accuracy")
-"""metrics that every evaluation names, None if the task does not have them"""
+"""metrics that have an entry in every evaluation, None if the task does not have them"""
 PER_CLIENT_UP_TO = 1000
-"""clients up to which the history keeps every client's own numbers"""
+"""largest number of clients for which the history keeps each client's values"""
 
 
 @settings
@@ -47,11 +47,11 @@ class Evaluate:
     """what is measured beside what the task has anyway (accuracy, loss), such as metrics of your own"""
 
     def kind(self, algorithm: Algorithm) -> ModelKind:
-        """The model that is evaluated, or fine-tuned first."""
+        """The kind of model that is evaluated (with ``finetuned``, the kind from which fine-tuning starts)."""
         return algorithm.models[0] if self.model in ("auto", "finetuned") else self.model  # type: ignore[return-value]
 
     def evaluation(self, algorithm: Algorithm, finetune: FineTune) -> Evaluation:
-        """What the engine is to do."""
+        """The protocol as the engine's arguments."""
         kind = self.kind(algorithm)
         tune = algorithm.adaptation() if kind == "personal" else FineTune()
         tune = finetune if self.model == "finetuned" else tune
@@ -62,7 +62,7 @@ class Evaluate:
         return round == rounds or round % self.every == 0 or (self.report == "mean_last_10" and round > rounds - LAST)
 
     def describe(self, algorithm: Algorithm, finetune: FineTune, loss: str = "") -> str:
-        """The protocol in words, with what the loss is if that must be said."""
+        """The protocol in words, including the name of the loss if it is given."""
         what = self.evaluation(algorithm, finetune)
         tuned = f" {what.tune.describe()}" if what.tune.scope != "none" else ""
         clients = {"all": "all clients", "sampled": "the round's clients", "new": "new clients"}[self.who]
@@ -72,9 +72,9 @@ class Evaluate:
         return f"{what.kind} model{tuned}, on each client's own {self.split} samples, {clients}, {mean}, {report}{unit}"
 
     def summary(self, clients: np.ndarray, scores: Scores, metrics: Iterable[Metric]) -> dict[str, Any]:
-        """One evaluation as it stands in the history: of every metric its mean and spread over clients, and its values.
+        """The entry of an evaluation in the history: each metric's mean and spread over clients, and its values.
 
-        Clients without such samples do not count, and those where a metric is not defined are left out of its mean.
+        Clients without samples in the split are left out, and so are, for each metric, those where it is not defined.
         """
         has = scores.samples > 0
         names = [metric.name for metric in metrics]
@@ -108,5 +108,5 @@ class Evaluate:
 
 
 def _number(value: float) -> float | None:
-    """JSON knows no infinity."""
+    """The value, or None if it is not finite, which JSON cannot represent."""
     return float(value) if np.isfinite(value) else None

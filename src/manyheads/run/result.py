@@ -1,4 +1,4 @@
-"""What a run gives: the models, the history, and a way to keep them."""
+"""The result of a run: the models, the history, and a way to save them."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class Run:
 
     @property
     def encoding(self) -> Encoding:
-        """How the samples of the federation became inputs, and what the outputs mean."""
+        """How the samples of the federation were encoded as inputs, and what the outputs mean."""
         return self.directory.encoding()
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is doubtful about the data, as ``manyheads data check`` tells it."""
+        """The warnings about the data, as ``manyheads data check`` prints them."""
         return self.directory.warnings() if self.directory.encoding_path.exists() else ()
 
     @property
@@ -89,26 +89,27 @@ class Run:
         return digest.hexdigest()
 
     def client_model(self, client: int, model: ModelKind | None = None) -> Tree:
-        """A client's parameters; without ``model``, of the kind that the run's protocol evaluates (before any tuning)."""
+        """A client's parameters; without ``model``, the kind that the run's protocol evaluates (before fine-tuning)."""
         if not 0 <= client < len(self._store.slot):
             raise UserError("no such client", given=client, allowed=f"0 to {len(self._store.slot) - 1}")
         state = self._store.read([client]).map(lambda v: v[0])
         return model_of(self.algorithm, model or self.training.evaluate.kind(self.algorithm), self.server, state)
 
     def client_module(self, client: int, model: ModelKind | None = None) -> nn.Module:
-        """A client's model as a module of its own, in evaluation mode; the parameters are those of :meth:`client_model`.
+        """A client's model as a module of its own, in evaluation mode, with the parameters of :meth:`client_model`.
 
-        It takes inputs as the run's model did: images of bytes as numbers from 0 to 1, scaled by ``federation.scaling``.
+        It takes inputs as the run's model did: images of bytes as numbers from 0 to 1, scaled by
+        ``federation.scaling``.
         """
         return self.model.module_with(self.client_model(client, model))
 
     def predictions(
         self, federation: Federation, split: Literal["test", "validation"] = "test", finetuned: bool = False
     ) -> Predictions:
-        """What the final models give for every client's samples.
+        """The predictions of the final models for every client's samples.
 
-        ``federation`` is the one of the run; of each client, the model that the run's protocol evaluates, ``finetuned``
-        by the run's setting if asked for.
+        ``federation`` is the one of the run. Each client's model is the one that the run's protocol evaluates; with
+        ``finetuned``, after fine-tuning by the run's settings.
         """
         evaluate = self.training.evaluate
         protocol = replace(evaluate, split=split, model="finetuned" if finetuned else evaluate.model, who="all")

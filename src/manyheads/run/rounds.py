@@ -1,4 +1,4 @@
-"""The records of a history as typed values, for those who read runs: comparisons and reports."""
+"""The records of a history as typed values, for comparisons and reports."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ __all__ = ["Evaluated", "RoundFacts"]
 
 @dataclass(frozen=True)
 class Evaluated:
-    """An evaluation: each metric by its name, where it has a value."""
+    """An evaluation: the values of metrics by name, without those that have none."""
 
     values: Mapping[str, float]
     worst_decile: Mapping[str, float]
     protocol: str
     model: str = ""
-    """of those made beside the usual one: which model, on whom"""
+    """which model was evaluated and, in ``who``, on which clients; empty for the run's usual evaluation"""
     who: str = ""
     clients: Sequence[int] = ()
-    """those with samples; none if they are too many for the history to list"""
+    """clients with samples; empty if they are too many for the history to list"""
     per_client: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
 
     @classmethod
@@ -47,7 +47,7 @@ class Evaluated:
 
 @dataclass(frozen=True)
 class RoundFacts:
-    """One round."""
+    """The record of one round."""
 
     round: int
     bytes_up: int
@@ -55,13 +55,13 @@ class RoundFacts:
     seconds: float
     evaluation: Evaluated | None
     also: Sequence[Evaluated]
-    """of fine-tuned models, and of new clients"""
+    """further evaluations: of fine-tuned models, and of new clients"""
     monitors: Mapping[str, float]
-    """those that have a value"""
+    """values by name, without those that have none"""
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> RoundFacts:
-        """Of a record of a history."""
+        """Made from a record of a history."""
         return cls(
             round=record["round"],
             bytes_up=record["bytes_up"],

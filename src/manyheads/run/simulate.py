@@ -56,9 +56,9 @@ def simulate(
 
     ``model`` is a :class:`Model`, a module with a clear head, a specification such as ``MLP(hidden=[64])``, or the name
     of one. With ``out`` the run is kept in that folder as it goes, and ``resume=True`` continues it if it is there;
-    otherwise it lives until the result is forgotten, or saved by :meth:`Run.save`. ``on_round`` is called with a
-    :class:`RoundEnd` each: the round's record and the states after it. ``finetune`` tunes the final models; the results,
-    and those of the federation's new clients, are in :attr:`Run.final`.
+    otherwise its files are removed with the result, unless saved by :meth:`Run.save`. ``on_round`` is called after each
+    round with a :class:`RoundEnd`: the round's record and the states after it. ``finetune`` tunes the final models; the
+    results, and those of the federation's new clients, are in :attr:`Run.final`.
 
     >>> from manyheads.data import Classes, Digits, federate
     >>> from manyheads.algorithms import FedAvg
@@ -92,7 +92,7 @@ def run_training(
     on_round: OnRound | None = None,
     say: Say = lambda _: None,
 ) -> Run:
-    """Run or resume with everything built. ``made`` tells how the data and the model were made."""
+    """Run or resume with everything built. ``made`` holds the settings that data and model were made with."""
     tried = check(algorithm, model, federation, training)
     config = RunConfig.of(algorithm, federation, training, made)
     temporary = TemporaryDirectory(prefix="manyheads-") if out is None else None
@@ -126,8 +126,8 @@ def run_training(
 
 
 def _clear(path: Path) -> None:
-    """Remove what a process left that was killed before it had begun, and nothing else that may be there."""
-    with suppress(OSError):  # it is not there, or not empty
+    """Remove the files of a process that was killed before its run began, and nothing else."""
+    with suppress(OSError):  # missing, or not empty
         (path / "checkpoint").rmdir()
     if path.is_dir():
         sweep(path)
@@ -135,7 +135,7 @@ def _clear(path: Path) -> None:
 
 
 def _go_on(directory: RunDirectory, history: History, now: RunConfig) -> None:
-    """Make the folder that of a run which goes on from here, with the rounds, checkpoints, workers and places of now."""
+    """Prepare the folder for resuming after ``history``, with the settings from ``now`` that a resume may change."""
     done = len(history)
     if done > now.settings["rounds"]:
         raise UserError(

@@ -43,6 +43,6 @@ class Training:
     """who does the work"""
 
     def client_state(self, algorithm: Algorithm, params: Params) -> State:
-        """What is kept of a client at first: its state, and its last local model if the protocol is about that."""
+        """A client's initial personal state, including its local model if the protocol evaluates that."""
         kept = State(**{LOCAL: params.all}) if self.evaluate.model == "local" else State()
         return algorithm.init_client(params) | kept
