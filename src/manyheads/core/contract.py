@@ -178,7 +178,7 @@ class Algorithm:
     models: ClassVar[tuple[ModelKind, ...]]
     """kinds of models it can be evaluated with; first the one that the paper reports"""
     pooled: ClassVar[bool] = False
-    """whether uploads are linear in the clients' losses, so that their weighted mean is the upload for the pooled loss"""
+    """whether uploads are linear in the clients' losses: their weighted mean is then the upload for the pooled loss"""
     reads_each: ClassVar[bool] = False
     """whether merge reads the uploads one by one; otherwise it gets their weighted mean, which workers may compute"""
 
