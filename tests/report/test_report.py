@@ -222,6 +222,8 @@ def test_how_to_do_it_again(facts):
     assert "compare( federation," in " ".join(Reader(page(facts)).words.split())
     assert "methods=['fedavg', 'fedavg+ft', 'fedrep']," in Reader(page(facts)).words
     assert "manyheads compare 'my sites'" in Reader(page(facts, "manyheads compare 'my sites'")).words
+    facts["command"] = ""  # of the command line, whose settings are no longer beside it
+    assert "manyheads compare compare.toml" in Reader(page(facts)).words
 
 
 def test_local_alone_makes_a_report(facts):

@@ -29,7 +29,7 @@ def write_report(folder: Path, out: Path | None = None) -> Path:
     """Write the report of the comparison in a folder, ``report.html`` unless ``out`` is given; returns its path."""
     path = out or folder / "report.html"
     result, described = ComparisonResult.read(folder), folder / COMPARISON
-    again = shlex.join(["manyheads", "compare", str(described.resolve())]) if described.is_file() else result.command
+    again = shlex.join(["manyheads", "compare", str(described.resolve())]) if described.is_file() else None
     text = page(result, again)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, text)
@@ -87,5 +87,5 @@ def page(result: ComparisonResult, again: str | None = None) -> str:
         distances={words: found for d, words in DISTANCES.items() if (found := result.data.distances.get(d))},
         limits={"rows": ROWS_DRAWN, "classes": CLASSES_DRAWN},
         tables=all_tables(result),
-        command=result.command if again is None else again,
+        command=again or result.command or f"manyheads compare {COMPARISON}",
     )
