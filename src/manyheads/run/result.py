@@ -18,7 +18,7 @@ from manyheads.core.trees import State, Tree
 from manyheads.data import Encoding, Federation
 from manyheads.engines.workbench import Keep, Members, Workbench, model_of, tried_on
 from manyheads.metrics import Predictions
-from manyheads.models import Model
+from manyheads.models import Model, TriedModel
 from manyheads.run.directory import RunDirectory
 from manyheads.run.training import Training
 
@@ -37,6 +37,8 @@ class Run:
     directory: RunDirectory
     _store: PersonalStore
     _temporary: TemporaryDirectory[str] | None = field(default=None, repr=False)
+    _tried: TriedModel | None = field(default=None, repr=False)
+    """the model as it was tried for the run; without it, :meth:`predictions` tries it once"""
 
     @property
     def encoding(self) -> Encoding:
@@ -114,8 +116,8 @@ class Run:
         evaluate = self.training.evaluate
         protocol = replace(evaluate, split=split, model="finetuned" if finetuned else evaluate.model, who="all")
         members, engine = Members.of(range(len(federation))), self.training.engine
-        model = tried_on(self.model, federation)
-        bench = Workbench(self.algorithm, model, federation, engine.mode, engine.resolved_device(), Keep())
+        self._tried = self._tried or tried_on(self.model, federation)
+        bench = Workbench(self.algorithm, self._tried, federation, engine.mode, engine.resolved_device(), Keep())
         round = Round(self.rounds, self.training.seed, len(federation), len(federation))
         what = protocol.evaluation(self.algorithm, self.training.finetune)
         return bench.predictions(round, what, self.server, members, self._store.read(members.rows))

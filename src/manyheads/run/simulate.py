@@ -122,7 +122,7 @@ def run_training(
             loop.run(executor, on_round or (lambda _: None))
     finally:
         directory.unlock()
-    return Run(algorithm, model, training, loop.server, history, directory, store, temporary)
+    return Run(algorithm, model, training, loop.server, history, directory, store, temporary, tried)
 
 
 def _clear(path: Path) -> None:
