@@ -94,8 +94,7 @@ main()
     assert done.returncode == 130
 
 
-def test_an_interrupt_in_a_finalizer_is_neither_lost_nor_printed():
-    program = """
+LOSES_ONE = """
 import signal, time
 from manyheads.cli import stops
 class Thing:
@@ -103,26 +102,24 @@ class Thing:
         signal.raise_signal(signal.SIGINT)
         time.sleep(0)
 stops.by_interrupt()
+"""
+
+
+def test_an_interrupt_in_a_finalizer_is_neither_lost_nor_printed():
+    program = """
 try:
     Thing()
     time.sleep(600)
 except KeyboardInterrupt:
     print("stopped")
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", LOSES_ONE + program], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("stopped\n", "")
 
 
 def test_an_interrupt_that_was_lost_is_raised_once():
     """By the check at the end of a round, and not once more while that one is handled."""
     program = """
-import signal, time
-from manyheads.cli import stops
-class Thing:
-    def __del__(self):
-        signal.raise_signal(signal.SIGINT)
-        time.sleep(0)
-stops.by_interrupt()
 try:
     Thing()
     stops.check()
@@ -130,5 +127,5 @@ except KeyboardInterrupt:
     time.sleep(10 * stops.RETRY_AFTER)
     print("stopped once")
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", LOSES_ONE + program], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("stopped once\n", "")
