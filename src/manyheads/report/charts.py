@@ -8,7 +8,7 @@ from typing import Literal
 import altair as alt
 
 from manyheads.experiments.results import ALONE, ComparisonResult
-from manyheads.report.drawing import Chart, chart_of, coloured, lines
+from manyheads.report.drawing import Chart, chart_of, coloured, inline, lines
 from manyheads.report.names import display
 from manyheads.report.words import Scale, first_upper, monitor_named
 
@@ -74,7 +74,9 @@ def curves(result: ComparisonResult, over: Literal["round", "mb"], legend: alt.L
         for point in result[name].curve
         if over == "round" or name != ALONE
     ]
-    drawn = lines(rows, names, over, f"validation {scale.title}", scale, legend=legend, band=len(result.seeds) > 1)
+    drawn = lines(
+        inline(rows), names, over, f"validation {scale.title}", scale, legend=legend, band=len(result.seeds) > 1
+    )
     words = f"target {scale.value(result.target)}{scale.unit}"
     target = chart_of([{"target": scale.drawn(result.target), "words": words}]).encode(y="target:Q")
     label = target.mark_text(align="left", baseline="bottom", dx=3, dy=-2, opacity=0.8)
@@ -91,7 +93,7 @@ def monitored(result: ComparisonResult, monitor: str, legend: alt.Legend | None 
         for name, method in result.methods.items()
         for point in method.monitors.get(monitor, ())
     ]
-    return lines(rows, list(result.methods), "round", scale.title, scale, "value", legend=legend)
+    return lines(inline(rows), list(result.methods), "round", scale.title, scale, "value", legend=legend)
 
 
 def fairness(result: ComparisonResult) -> Chart:

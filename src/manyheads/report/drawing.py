@@ -17,12 +17,14 @@ from manyheads.report.words import Scale, first_upper
 __all__ = [
     "FORMATS",
     "LEGEND",
+    "SITES_DRAWN",
     "SITES_NAMED",
     "Chart",
     "chart_name",
     "chart_of",
     "coloured",
     "for_page",
+    "inline",
     "lines",
     "save",
     "some",
@@ -31,6 +33,8 @@ __all__ = [
 
 Chart = alt.Chart | alt.LayerChart | alt.FacetChart
 FORMATS = ("svg", "png")
+SITES_DRAWN = 500
+"""largest number of sites in a chart or table of sites"""
 SITES_NAMED = 40
 """largest number of sites whose names an axis shows"""
 FONT = "system-ui, -apple-system, 'Segoe UI', 'Helvetica Neue', Arial, sans-serif"
@@ -47,8 +51,12 @@ def chart_name(kind: str, key: str) -> str:
     return f"{kind}-{key.replace('_', '-')}"
 
 
+def inline(rows: Sequence[Mapping[str, Any]]) -> alt.InlineData:
+    return alt.InlineData(values=list(rows))
+
+
 def chart_of(rows: Sequence[Mapping[str, Any]]) -> alt.Chart:
-    return alt.Chart(alt.Data(values=list(rows)))  # type: ignore[no-untyped-call]
+    return alt.Chart(inline(rows))
 
 
 def coloured(names: Sequence[str], legend: alt.Legend | None = None) -> Any:
@@ -62,7 +70,7 @@ def stroked(names: Sequence[str], legend: alt.Legend | None = None) -> alt.Strok
 
 
 def lines(
-    rows: Sequence[Mapping[str, Any]],
+    data: alt.InlineData | alt.NamedData,
     names: Sequence[str],
     x: Literal["round", "mb"],
     title: str,
@@ -73,14 +81,14 @@ def lines(
     band: bool = False,
 ) -> alt.LayerChart:
     """Line chart over rounds or megabytes, from rows with ``method``, ``round``, ``mb`` and the field that ``y`` names.
+    Rows without a value of it are left out.
 
     ``band`` shades the area from field ``low`` to ``high``. The chart's parameter ``shown`` lists the methods drawn.
     """
     what = {"round": "round", "mb": "MB sent by and to all sites"}[x]
-    data = alt.InlineData(values=list(rows), name="rows")
     base = (
         alt.Chart(data)
-        .transform_filter("indexof(shown, datum.method) >= 0")
+        .transform_filter(f"indexof(shown, datum.method) >= 0 && isValid(datum['{y}'])")
         .encode(
             x=alt.X(f"{x}:Q", title=what, axis=alt.Axis(tickMinStep=1 if x == "round" else alt.Undefined)),
             color=coloured(names, legend),
@@ -89,7 +97,7 @@ def lines(
     tooltip = [
         alt.Tooltip("method:N", title="Method"),
         alt.Tooltip("round:Q", title="Round"),
-        *([alt.Tooltip("mb:Q", title="MB sent")] if rows and "mb" in rows[0] else []),
+        *([alt.Tooltip("mb:Q", title="MB sent")] if x == "mb" else []),
         alt.Tooltip(f"{y}:Q", title=first_upper(title), format=scale.format),
     ]
     place = alt.Y(f"{y}:Q", title=title, scale=_between(scale))

@@ -13,8 +13,8 @@ from manyheads.experiments.results import ComparisonResult
 from manyheads.report import charts
 from manyheads.report.alternatives import alternatives
 from manyheads.report.distribution import CLASSES_DRAWN, ROWS_DRAWN, distribution
-from manyheads.report.drawing import LEGEND, Chart, chart_name, for_page, some
-from manyheads.report.gains import SITES_DRAWN, against, gain_tables, gains
+from manyheads.report.drawing import LEGEND, SITES_DRAWN, Chart, chart_name, for_page, some
+from manyheads.report.gains import against, gain_tables, gains
 from manyheads.report.names import display, looks
 from manyheads.report.render import rendered
 from manyheads.report.summary import judged, summary, verdicts

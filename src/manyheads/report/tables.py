@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 from manyheads.experiments.describe import DISTANCES
 from manyheads.experiments.gains import Gain
 from manyheads.experiments.results import ComparisonResult, MethodResult
-from manyheads.report.drawing import some
-from manyheads.report.gains import SITES_DRAWN
+from manyheads.report.drawing import SITES_DRAWN, some
 from manyheads.report.names import display
 from manyheads.report.summary import judged
 from manyheads.report.words import NONE, Scale, first_upper, megabytes, monitor_named, seconds

@@ -2,26 +2,39 @@
 
 // Charts -----------------------------------------------------------------------------------------------------------
 
+const { charts, compact } = JSON.parse(document.getElementById("charts").textContent);
+const datasets = Object.fromEntries(Object.entries(compact).map(([name, table]) => [name, rowsOf(table)]));
 const views = new Map();
+const signals = new Map(); // what was chosen, also for charts that are drawn later
 
 function rowsOf({ columns, rows }) {
   return rows.map((row) => Object.fromEntries(columns.map((name, i) => [name, row[i]])));
 }
 
-function embed(place, spec) {
+function embed(place) {
+  const spec = charts[place.dataset.chart];
   const options = { actions: false, renderer: "svg", ast: true, tooltip: { theme: "page", disableDefaultStyle: true } };
-  return vegaEmbed(place, spec, options).then(({ view }) => {
+  return vegaEmbed(place, { ...spec, datasets: { ...spec.datasets, ...datasets } }, options).then(({ view }) => {
     views.set(place.dataset.chart, view);
+    for (const [name, value] of signals) tell(view, name, value);
     place.querySelector("svg").setAttribute("aria-hidden", "true"); // the place itself says what it shows
   });
 }
 
-function signal(name, value) {
-  for (const view of views.values()) {
-    if (name in view.getState({ signals: (known) => known === name, data: () => false }).signals) {
-      view.signal(name, value).runAsync();
-    }
+function draw(within) {
+  const places = [...within.querySelectorAll("[data-chart]:empty")].filter((p) => !p.closest("details:not([open])"));
+  return Promise.all(places.map(embed));
+}
+
+function tell(view, name, value) {
+  if (name in view.getState({ signals: (known) => known === name, data: () => false }).signals) {
+    view.signal(name, value).runAsync();
   }
+}
+
+function signal(name, value) {
+  signals.set(name, value);
+  for (const view of views.values()) tell(view, name, value);
 }
 
 // Controls ---------------------------------------------------------------------------------------------------------
@@ -77,13 +90,10 @@ document.addEventListener("DOMContentLoaded", () => {
     document.documentElement.dataset.theme = isDark() ? "light" : "dark";
     nameTheme(theme);
   });
-  const { charts, datasets } = JSON.parse(document.getElementById("charts").textContent);
-  const shared = Object.fromEntries(Object.entries(datasets).map(([name, table]) => [name, rowsOf(table)]));
-  const drawn = [...document.querySelectorAll("[data-chart]")].map((place) => {
-    const spec = charts[place.dataset.chart];
-    return embed(place, { ...spec, datasets: { ...spec.datasets, ...shared } });
-  });
-  Promise.all(drawn).then(() => {
+  for (const part of document.querySelectorAll("details:has([data-chart])")) {
+    part.addEventListener("toggle", () => draw(part));
+  }
+  draw(document).then(() => {
     document.documentElement.setAttribute("data-ready", "");
     document.dispatchEvent(new Event("ready"));
   });
