@@ -20,6 +20,7 @@ __all__ = [
     "SITES_DRAWN",
     "SITES_NAMED",
     "Chart",
+    "Figure",
     "chart_name",
     "chart_of",
     "coloured",
@@ -31,7 +32,8 @@ __all__ = [
     "stroked",
 ]
 
-Chart = alt.Chart | alt.LayerChart | alt.FacetChart
+Chart = alt.Chart | alt.LayerChart
+Figure = Chart | alt.ConcatChart
 FORMATS = ("svg", "png")
 SITES_DRAWN = 500
 """largest number of sites in a chart or table of sites"""
@@ -158,9 +160,10 @@ def for_page(chart: Chart) -> dict[str, Any]:
     return chart.properties(width="container").to_dict() | {"config": _theme("currentColor")}
 
 
-def save(chart: Chart, title: str, path: Path, datasets: Mapping[str, list[dict[str, Any]]] | None = None) -> Path:
+def save(chart: Figure, title: str, path: Path, datasets: Mapping[str, list[dict[str, Any]]] | None = None) -> Path:
     """Write a chart to a .svg or .png file on white; ``datasets``: the rows of the named data it refers to."""
-    spec = chart.properties(width=PAPER_WIDTH, title=title).to_dict()
+    sized = chart if isinstance(chart, alt.ConcatChart) else chart.properties(width=PAPER_WIDTH)
+    spec = sized.properties(title=title).to_dict()
     spec["config"] = _theme(PAPER_INK) | {"background": "white"}
     spec["datasets"] = spec.get("datasets", {}) | dict(datasets or {})
     with replacing(path) as temporary:

@@ -1,4 +1,4 @@
-"""Charts of each site's gain over training alone. They share named datasets instead of holding copies of the rows."""
+"""Charts of each site's gain over the best that it can do alone. They share named datasets instead of holding copies of the rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from manyheads.report.words import NONE, Scale, first_upper
 
 __all__ = ["against", "gain_tables", "gains"]
 
-VERDICTS = {"gains": "gains", "loses": "loses", "unclear": "cannot be told apart"}
+VERDICTS = {"gains": "gains", "loses": "loses", "unclear": "too few test samples to tell"}
+DOTS_NAMED = 20
+"""largest number of sites whose names stand beside their points"""
 
 
 def gain_tables(result: ComparisonResult, names: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
@@ -45,7 +47,7 @@ def _site_tooltip(scale: Scale) -> list[alt.Tooltip]:
     return [
         alt.Tooltip("site:N", title="Site"),
         alt.Tooltip("samples:Q", title="Test samples"),
-        alt.Tooltip("alone:Q", title=f"{first_upper(scale.title)}, alone", format=scale.format),
+        alt.Tooltip("alone:Q", title=f"{first_upper(scale.title)}, best alone", format=scale.format),
         alt.Tooltip("with:Q", title=f"{first_upper(scale.title)}, with the method", format=scale.format),
         alt.Tooltip("gain:Q", title="Gain", format=f"+{scale.format}"),
         alt.Tooltip("interval:N", title="95 % interval"),
@@ -73,7 +75,7 @@ def _of_method(result: ComparisonResult) -> alt.Chart:
 
 
 def gains(result: ComparisonResult, shown: str) -> Chart:
-    """Chart of the sites' gains over training alone with one method (at first ``shown``), sorted, with intervals."""
+    """Chart of the sites' gains over the best alone with one method (at first ``shown``), sorted, with intervals."""
     names = list(result.others)
     base = _of_method(result)
     drawn = min(SITES_DRAWN, len(result[shown].gains))
@@ -111,4 +113,8 @@ def against(result: ComparisonResult, measure: str, shown: str) -> Chart:
         )
     )
     zero = chart_of([{"gain": 0}]).mark_rule(opacity=0.5).encode(y="gain:Q")
-    return alt.layer(zero, points).add_params(alt.param(name="method", value=display(shown))).properties(height=220)
+    layers = [zero, points]
+    if len(result[shown].gains) <= DOTS_NAMED:
+        written = points.mark_text(dy=-10, limit=130).encode(text="site:N", fillOpacity=alt.value(1))
+        layers.append(written.encode(fill=alt.value("currentColor"), stroke=alt.value(None)))
+    return alt.layer(*layers).add_params(alt.param(name="method", value=display(shown))).properties(height=220)

@@ -67,6 +67,21 @@ function sortBy(header) {
   table.tBodies[0].append(...[...table.tBodies[0].rows].sort(compare));
 }
 
+async function copy(button) {
+  const said = button.nextElementSibling;
+  try {
+    await navigator.clipboard.writeText(button.dataset.copy);
+    said.textContent = "Copied: paste it into a spreadsheet.";
+  } catch {
+    said.textContent = "This browser does not let the page copy: select the table instead.";
+  }
+}
+
+function hintAtWidth(table) {
+  const scroll = table.querySelector(".scroll");
+  table.classList.toggle("wide", scroll.scrollWidth > scroll.clientWidth + 1);
+}
+
 function isDark() {
   const chosen = document.documentElement.dataset.theme;
   return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
@@ -84,6 +99,9 @@ document.addEventListener("DOMContentLoaded", () => {
   for (const header of document.querySelectorAll("th:has(> button)")) {
     header.firstElementChild.addEventListener("click", () => sortBy(header));
   }
+  for (const button of document.querySelectorAll("[data-copy]")) button.addEventListener("click", () => copy(button));
+  const watcher = new ResizeObserver((entries) => entries.forEach((entry) => hintAtWidth(entry.target)));
+  for (const table of document.querySelectorAll(".table")) watcher.observe(table);
   const theme = document.getElementById("theme");
   nameTheme(theme);
   theme.addEventListener("click", () => {
