@@ -30,7 +30,7 @@ def known(federation: Federation, **values) -> Federation:
         parts[name] = replace(
             part,
             **{
-                k: np.concatenate([np.asarray(v[c])[part.rows_of(c)] for c in range(len(part))])
+                k: np.concatenate([np.asarray(v[c])[part.rows[part.span(c)]] for c in range(len(part))])
                 for k, v in values.items()
             },
         )
@@ -126,9 +126,7 @@ def test_no_group_is_in_two_folds_nor_both_trained_on_and_tested(seed):
         single = len(set(groups[client])) == 1
         assert sorted(chain(*rows_in(folds, client))) == ([] if single else list(range(len(groups[client]))))
         for fold in folds:
-            own = [
-                set(part.groups[part.offsets[client] : part.offsets[client + 1]]) for part in (fold.train, fold.test)
-            ]
+            own = [set(part.groups[part.span(client)]) for part in (fold.train, fold.test)]
             assert not own[0] & own[1]
             assert own[0]
 
@@ -147,10 +145,7 @@ def test_validation_takes_whole_groups_and_never_all(fraction):
     federation, _ = patients(0)
     divided = federation.with_validation(fraction, seed=0)
     for client in range(5):
-        own = [
-            set(part.groups[part.offsets[client] : part.offsets[client + 1]])
-            for part in (divided.train, divided.validation)
-        ]
+        own = [set(part.groups[part.span(client)]) for part in (divided.train, divided.validation)]
         assert own[0]
         assert not own[0] & own[1]
     assert divided.validation.sizes[0] == pytest.approx(fraction * federation.train.sizes[0], abs=5)
@@ -191,9 +186,7 @@ def test_validation_in_time_is_the_latest_part_of_the_training_samples(fraction)
     divided = federation.with_validation(fraction, seed=0)
     assert divided.validation.sizes[0] == pytest.approx(fraction * federation.train.sizes[0], abs=1)
     for client in range(6):
-        train, later = (
-            part.times[part.offsets[client] : part.offsets[client + 1]] for part in (divided.train, divided.validation)
-        )
+        train, later = (part.times[part.span(client)] for part in (divided.train, divided.validation))
         assert len(train)
         assert train.max() < later.min(initial=np.inf)
 
@@ -205,7 +198,7 @@ def test_validation_of_arrays_is_stratified_where_asked():
     y = np.repeat([0, 1, 2], (50, 30, 10))
     federation = Federation.from_clients([(np.arange(90.0)[:, None], y)], test_fraction=0)
     for seed in range(5):
-        divided = federation.with_validation(0.2, seed, stratified=True)
+        divided = federation.with_validation(0.2, seed, by_label=True)
         assert np.bincount(divided.validation.y).tolist() == [10, 6, 2]
 
 

@@ -31,7 +31,7 @@ def set_aside(
         raise UserError("fraction to hold out is out of range", given=fraction, allowed="0 <= fraction < 1")
     mask = np.zeros(len(samples.y), bool)
     for client in range(len(samples)):
-        own = slice(samples.offsets[client], samples.offsets[client + 1])
+        own = samples.span(client)
         y = samples.y[own]
         rng = generator(seed, Purpose.SPLIT, *address, client)
         count = min(round(fraction * len(y)), max(len(y) - 1, 0))
@@ -55,7 +55,7 @@ def fold_numbers(samples: Samples, count: int, seed: int, strata: Strata) -> np.
     """
     numbers = np.full(len(samples.y), NEVER)
     for client in range(len(samples)):
-        own = slice(samples.offsets[client], samples.offsets[client + 1])
+        own = samples.span(client)
         if samples.times is not None:
             numbers[own] = _blocks(samples.times[own], count + 1) - 1
             continue

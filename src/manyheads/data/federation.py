@@ -164,14 +164,14 @@ class Federation:
         names = tuple(client_names) if client_names is not None else None
         return cls(name, whole.where(~aside), whole.where(aside), task, outputs, client_names=names, label_names=labels)
 
-    def with_validation(self, fraction: float, seed: int, *, stratified: bool = False) -> Federation:
+    def with_validation(self, fraction: float, seed: int, *, by_label: bool = False) -> Federation:
         """Move a fraction of each client's training samples to its validation samples, for choosing settings.
 
-        Tables are divided evenly by label, arrays if ``stratified``; groups stay whole; the latest samples are moved.
+        Tables are divided evenly by label, arrays if ``by_label``; groups stay whole; the latest samples are moved.
         """
         if not fraction:
             return self
-        return folds.with_validation(self, fraction, seed, stratified or self.columns is not None)
+        return folds.with_validation(self, fraction, seed, by_label or self.columns is not None)
 
     def without_validation(self) -> Federation:
         """Move the validation samples back to the training samples."""

@@ -24,12 +24,12 @@ __all__ = ["folds", "numbered_parts", "with_validation", "without_validation"]
 SCALED_BEFORE = "its tables are not there any more: columns are scaled as before it was divided, by other training rows"
 
 
-def with_validation(federation: Federation, fraction: float, seed: int, stratified: bool) -> Federation:
+def with_validation(federation: Federation, fraction: float, seed: int, by_label: bool) -> Federation:
     """With a fraction of each client's training samples set aside for validation."""
     if federation.new:
-        federation = replace(federation, new=with_validation(federation.new, fraction, seed, stratified))
+        federation = replace(federation, new=with_validation(federation.new, fraction, seed, by_label))
     train, _, test = numbered_parts(federation)
-    strata = task_named(federation.task).strata if stratified else lambda y: None
+    strata = task_named(federation.task).strata if by_label else lambda y: None
     aside = set_aside(train, fraction, seed, 1, strata=strata)
     return _divided(federation, train.where(~aside), train.where(aside), test)
 

@@ -40,14 +40,12 @@ class Samples:
     def sizes(self) -> np.ndarray:
         return np.diff(self.offsets)
 
-    def client(self, index: int) -> tuple[np.ndarray, np.ndarray]:
-        rows = slice(self.offsets[index], self.offsets[index + 1])
-        return self.x[rows], self.y[rows]
+    def span(self, index: int) -> slice:
+        """Where a client's samples are."""
+        return slice(self.offsets[index], self.offsets[index + 1])
 
-    def rows_of(self, index: int) -> np.ndarray:
-        """The rows of a client's samples."""
-        assert self.rows is not None
-        return self.rows[self.offsets[index] : self.offsets[index + 1]]
+    def client(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+        return self.x[self.span(index)], self.y[self.span(index)]
 
     def select(self, clients: Sequence[int] | np.ndarray) -> Samples:
         """The samples of some clients, in the order given; a view without a copy if the clients are consecutive."""

@@ -42,7 +42,7 @@ class RawTables:
 
         Sites that take no part in training are encoded by the ``columns`` of those that do.
         """
-        own = [train.rows_of(i) for i in range(len(train))]
+        own = _rows(train)
         columns = columns or self._columns(own)
         tables = [site.columns for site in self.survey.sites]
         x = [columns.of_site(table, rows).inputs(table) for table, rows in zip(tables, own, strict=True)]
@@ -52,7 +52,7 @@ class RawTables:
         def encode(part: Samples | None) -> Samples | None:
             if part is None:
                 return None
-            rows = [part.rows_of(i) for i in range(len(part))]
+            rows = _rows(part)
             x_, y_, hashes_ = (
                 np.concatenate([values[r] for values, r in zip(each, rows, strict=True)]) for each in (x, y, hashes)
             )
@@ -90,3 +90,9 @@ class RawTables:
             return [np.array([number[v] for v in y], dtype=np.int64) for y in targets]
         mean, deviation = scaling
         return [((y - mean) / deviation).astype(np.float32) for y in targets]
+
+
+def _rows(part: Samples) -> list[np.ndarray]:
+    """The rows of each client."""
+    assert part.rows is not None
+    return [part.rows[part.span(client)] for client in range(len(part))]
