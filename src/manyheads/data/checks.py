@@ -32,7 +32,8 @@ def check_split(
         or (np.diff(split.offsets) < 0).any()
     ):
         raise UserError(f"{data}: {name} data does not fit its offsets")
-    if task_named(task).classes:
+    kind = task_named(task)
+    if kind.classes:
         wrong = (split.y < 0) | (split.y >= outputs)
         if wrong.any():
             row = int(np.flatnonzero(wrong)[0])
@@ -41,7 +42,11 @@ def check_split(
                 given=int(split.y[row]),
                 allowed=f"0 to {outputs - 1}",
             )
-    arrays = {"inputs": split.x, **({"targets": split.y} if not task_named(task).classes else {})}
+    unusable, why = kind.wrong_labels(split.y)
+    if unusable.any():
+        row = int(np.flatnonzero(unusable)[0])
+        raise UserError(f"{data}: a {name} label of {owner(row)} {why}", given=split.y[row].tolist())
+    arrays = {"inputs": split.x, **({"targets": split.y} if not kind.classes else {})}
     for what, array in arrays.items():
         if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
             row = int(np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(1))[0])
