@@ -6,9 +6,11 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+from survivors import TRUE, subjects
 
 from manyheads.metrics import CIndex, Predictions, c_index
 from manyheads.metrics.c_index import comparable_pairs
+from manyheads.metrics.contributions import jackknife
 
 
 def by_pairs(risk, time, event):
@@ -48,6 +50,32 @@ def test_where_nothing_can_be_compared():
     assert CIndex().of_client(predictions([1, 2], [3, 4], [0, 0])) is None
     assert CIndex().of_client(predictions([1, 2], [4, 4], [1, 1])) is None
     assert CIndex().of_client(predictions([1], [4], [1])) is None
+
+
+def variance(found):
+    return found.each.var(ddof=1) / len(found.each)
+
+
+def test_contributions_are_what_the_jackknife_tends_to():
+    rng = np.random.default_rng(2)
+    own = predictions(rng.normal(size=150), rng.integers(1, 40, 150), rng.integers(0, 2, 150))
+    exact = CIndex().contributions(own, np.zeros(150))
+    left_out = jackknife(CIndex().of_client, own, np.zeros(150))
+    assert exact.value == CIndex().of_client(own) == pytest.approx(exact.each.mean())
+    assert variance(exact) == pytest.approx(variance(left_out), rel=0.05)
+    assert np.ptp(exact.each) <= exact.span
+    assert not exact.stratum.any()
+
+
+@pytest.mark.parametrize("folds", [1, 5])
+def test_the_variance_is_that_over_many_clients(folds):
+    rng, found = np.random.default_rng(3), []
+    for _ in range(400):
+        x, y = subjects(rng, 150)
+        own = predictions(x @ TRUE + rng.normal(size=150), *y.T)
+        found.append(CIndex().contributions(own, np.arange(150) % folds))
+    values = np.array([f.value for f in found])
+    assert np.mean([variance(f) for f in found]) == pytest.approx(values.var(ddof=1), rel=4 * (2 / 400) ** 0.5)
 
 
 def test_pairs_within_folds():

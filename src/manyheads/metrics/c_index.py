@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from manyheads.metrics.metric import METRICS, Metric, Predictions
+from manyheads.metrics.contributions import Contributions
+from manyheads.metrics.metric import METRICS, ClosedFormMetric
+from manyheads.metrics.predictions import Predictions
 
 __all__ = ["CIndex", "comparable_pairs"]
 
@@ -13,15 +15,14 @@ BLOCK = 2**22
 
 
 def comparable_pairs(
-    risk: np.ndarray, time: np.ndarray, event: np.ndarray, fold: np.ndarray | None = None
+    risk: np.ndarray, time: np.ndarray, event: np.ndarray, fold: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """For each sample, with how many others (of its fold) it can be compared, and with how many it is in order.
+    """For each sample, with how many others of its fold it can be compared, and with how many it is in order.
 
     Two samples can be compared if one had the event before the other's time, or at that time while the other was last
     seen then without it. They are in order if the one with the event has the higher risk; equal risks count one half.
     """
     pairs, in_order = np.zeros(len(risk)), np.zeros(len(risk))
-    fold = np.zeros(len(risk)) if fold is None else fold
     first = np.flatnonzero(event)
     for rows in np.array_split(first, max(1, -(-len(first) * len(risk) // BLOCK))):
         comparable = (time > time[rows, None]) | ((time == time[rows, None]) & (event == 0))
@@ -34,7 +35,7 @@ def comparable_pairs(
 
 
 @METRICS.register
-class CIndex(Metric):
+class CIndex(ClosedFormMetric):
     """Harrell's concordance index: how often, of two samples that can be compared, the first to have the event has the
     higher risk. 0.5 is chance.
 
@@ -48,6 +49,16 @@ class CIndex(Metric):
     higher_is_better = True
     tasks = ("survival",)
 
-    def of_client(self, predictions: Predictions) -> float | None:
-        pairs, in_order = comparable_pairs(predictions.outputs.ravel(), *predictions.labels.T)
-        return float(in_order.sum() / pairs.sum()) if pairs.any() else None
+    def contributions(self, own: Predictions, fold: np.ndarray) -> Contributions | None:
+        """Of pairs of samples in the same fold.
+
+        The C-index is W / P for W pairs in order of P, and a sample moves it by (w - C p) / P, for its own part w of the
+        ordered ones of its p pairs.
+        """
+        p, w = comparable_pairs(own.outputs.ravel(), *own.labels.T, fold)
+        if not p.any():
+            return None
+        total, samples = p.sum() / 2, len(p)
+        value = float(w.sum() / (2 * total))
+        each = value + samples * (w - value * p) / total
+        return Contributions(value, each, np.zeros(samples, int), float(samples * p.max() / total))
