@@ -36,7 +36,10 @@ class OutOfFold(NamedTuple):
     def client(self, index: int) -> OutOfFold:
         """Those for the samples of one client."""
         end = int(self.predictions.sizes[: index + 1].sum())
-        rows = slice(end - int(self.predictions.sizes[index]), end)
+        return self.take(slice(end - int(self.predictions.sizes[index]), end))
+
+    def take(self, rows: slice | np.ndarray) -> OutOfFold:
+        """Those for some samples of one client."""
         return OutOfFold(self.predictions.take(rows), self.fold[rows])
 
 
