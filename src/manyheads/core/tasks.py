@@ -9,6 +9,7 @@ from manyheads.core.errors import UserError
 from manyheads.core.registry import Registry
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
     from torch import Tensor
 
@@ -54,6 +55,10 @@ class Task(ABC):
         import torch
 
         return torch.int64 if self.classes else like.dtype
+
+    def strata(self, labels: np.ndarray) -> np.ndarray | None:
+        """What each part of a client's samples has its share of: the classes; None: of nothing, parts are random."""
+        return labels if self.classes else None
 
     def check_output(self, out: Any, samples: int, outputs: int) -> None:
         """Raise an error if a model's output for so many samples does not fit the labels."""
