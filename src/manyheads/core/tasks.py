@@ -127,6 +127,7 @@ class Regression(Task):
     """One or several numbers per sample; training minimises half the squared error, reports show the whole."""
 
     name = "regression"
+    metrics = ("rmse", "loss")
     reported = 2.0
     loss_words = "squared error"
     closed_form = _SquaredError()

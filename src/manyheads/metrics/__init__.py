@@ -1,10 +1,19 @@
 """Measures of results."""
 
 from manyheads.metrics.accuracy import Accuracy
+from manyheads.metrics.auc import AUC
+from manyheads.metrics.average_precision import AveragePrecision
+from manyheads.metrics.balanced import BalancedAccuracy
+from manyheads.metrics.contributions import Contributions
+from manyheads.metrics.deciding import deciding_metric
+from manyheads.metrics.f1 import F1
 from manyheads.metrics.fairness import spread
 from manyheads.metrics.heterogeneity import total_variation, wasserstein1
 from manyheads.metrics.loss import Loss
-from manyheads.metrics.metric import METRICS, Measured, Metric, Predictions, SampleMetric, metrics_for
+from manyheads.metrics.metric import METRICS, ClosedFormMetric, Measured, Metric, SampleMetric, metrics_for
+from manyheads.metrics.predictions import Predictions
+from manyheads.metrics.probability import Brier, CalibrationError, LogLoss
+from manyheads.metrics.regression import MAE, R2, RMSE
 from manyheads.metrics.representation import (
     LinearCKA,
     class_cosine_similarity,
@@ -15,9 +24,21 @@ from manyheads.metrics.representation import (
 from manyheads.metrics.scores import Scores
 
 __all__ = [
+    "AUC",
+    "F1",
+    "MAE",
     "METRICS",
+    "R2",
+    "RMSE",
     "Accuracy",
+    "AveragePrecision",
+    "BalancedAccuracy",
+    "Brier",
+    "CalibrationError",
+    "ClosedFormMetric",
+    "Contributions",
     "LinearCKA",
+    "LogLoss",
     "Loss",
     "Measured",
     "Metric",
@@ -25,6 +46,7 @@ __all__ = [
     "SampleMetric",
     "Scores",
     "class_cosine_similarity",
+    "deciding_metric",
     "layer_distances",
     "linear_cka",
     "metrics_for",
