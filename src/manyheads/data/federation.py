@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -50,7 +49,7 @@ class Federation:
     test: Samples
     task: str
     outputs: int
-    """classes, or the length of a regression target"""
+    """classes, or the length of a regression target; 1, the log risk, for survival"""
     validation: Samples | None = None
     new: Federation | None = None
     client_names: tuple[str, ...] | None = None
@@ -150,7 +149,8 @@ class Federation:
         """From each client's own samples, a fraction of which is held out as its test data.
 
         The labels decide the task unless ``task`` is given: text, and integers that do not begin at 0, are names of
-        classes; integers from 0 on are class indices; floats are the targets of a regression.
+        classes; integers from 0 on are class indices; floats are the targets of a regression. Survival has to be named:
+        its labels are pairs (time, event).
         """
         if not len(clients):
             raise UserError(f"{name}: a federation needs at least one client")
@@ -158,8 +158,7 @@ class Federation:
         task, labels, targets = targets_of([y for _, y in own], task, named=outputs is None)
         whole = Samples.of([(x, y) for (x, _), y in zip(own, targets, strict=True)]).numbered(np.zeros(len(own), int))
         if outputs is None:
-            shape = whole.y.shape[1:]
-            outputs = len(labels) or (int(whole.y.max()) + 1 if task_named(task).classes else math.prod(shape))
+            outputs = len(labels) or task_named(task).outputs_for(whole.y)
         aside = set_aside(whole, test_fraction, seed)
         names = tuple(client_names) if client_names is not None else None
         return cls(name, whole.where(~aside), whole.where(aside), task, outputs, client_names=names, label_names=labels)

@@ -53,9 +53,17 @@ def predict(
         out = _stacked(net, own, shared, x, data)
     else:
         out = torch.cat(list(_looped(net, own, shared, x, data)))
-    each = data.task.reported * data.task.losses(out, data.y).double().cpu()
+    each = data.task.reported * _losses(out, data).double().cpu()
     found = out if out.dtype != torch.bfloat16 else out.float()  # numpy has no bfloat16
     return Predictions(found.cpu().numpy(), data.y.cpu().numpy(), each.numpy(), data.sizes, target)
+
+
+def _losses(out: Tensor, data: ClientData) -> Tensor:
+    """The loss of every sample; a joint one is computed among the samples of each client."""
+    if not data.task.joint:
+        return data.task.losses(out, data.y)
+    clients = pairwise(data.offsets.tolist())
+    return torch.cat([data.task.losses(out[start:stop], data.y[start:stop]) for start, stop in clients])
 
 
 def _in_slices(call: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:

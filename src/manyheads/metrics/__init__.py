@@ -4,11 +4,13 @@ from manyheads.metrics.accuracy import Accuracy
 from manyheads.metrics.auc import AUC
 from manyheads.metrics.average_precision import AveragePrecision
 from manyheads.metrics.balanced import BalancedAccuracy
+from manyheads.metrics.c_index import CIndex
 from manyheads.metrics.contributions import Contributions
 from manyheads.metrics.deciding import deciding_metric
 from manyheads.metrics.f1 import F1
 from manyheads.metrics.fairness import spread
 from manyheads.metrics.heterogeneity import total_variation, wasserstein1
+from manyheads.metrics.kaplan_meier import SurvivalCurve, kaplan_meier
 from manyheads.metrics.loss import Loss
 from manyheads.metrics.metric import METRICS, ClosedFormMetric, Measured, Metric, SampleMetric, metrics_for
 from manyheads.metrics.predictions import Predictions
@@ -34,6 +36,7 @@ __all__ = [
     "AveragePrecision",
     "BalancedAccuracy",
     "Brier",
+    "CIndex",
     "CalibrationError",
     "ClosedFormMetric",
     "Contributions",
@@ -45,8 +48,10 @@ __all__ = [
     "Predictions",
     "SampleMetric",
     "Scores",
+    "SurvivalCurve",
     "class_cosine_similarity",
     "deciding_metric",
+    "kaplan_meier",
     "layer_distances",
     "linear_cka",
     "metrics_for",
