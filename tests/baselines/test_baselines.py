@@ -12,9 +12,11 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from survivors import TRUE, subjects
 
 from manyheads import Federation
 from manyheads.baselines import BASELINES, Linear, Majority, Trees, flat_inputs
+from manyheads.baselines.cox import fit_cox
 from manyheads.baselines.linear import PENALTIES
 from manyheads.baselines.tuning import inner_folds
 from manyheads.data import Samples, Scaling
@@ -87,6 +89,18 @@ def test_more_features_than_samples_change_nothing_for_logistic_regression(monke
     predict = Linear().fit(x, y, "classification", 3, seed=0)
     plain = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, tol=1e-8, max_iter=5000)).fit(x, y)
     np.testing.assert_allclose(np.exp(predict(new)), plain.predict_proba(new), atol=1e-3)
+
+
+def test_linear_is_cox_regression_for_survival():
+    x, y = subjects(np.random.default_rng(0), 300)
+    new, _ = subjects(np.random.default_rng(1), 300)
+    risk = Linear().fit(x, y, "survival", 1, seed=0)(new)
+    plain = [
+        StandardScaler().fit(x).transform(new) @ fit_cox(StandardScaler().fit_transform(x), y, p) for p in PENALTIES
+    ]
+    assert min(np.abs(risk[:, 0] - one).max() for one in plain) < 1e-8
+    assert np.corrcoef(risk[:, 0], new @ TRUE)[0, 1] > 0.95
+    assert not Majority().fit(x, y, "survival", 1, seed=0)(new).any()
 
 
 def test_trees_find_what_no_linear_model_can():
@@ -193,7 +207,7 @@ def test_seeds_differ():
 
 def test_inner_folds_validate_every_row_once_and_share_out_the_classes():
     y = np.repeat([0, 1, 2], [30, 11, 1])
-    folds = list(inner_folds(y, 5, seed=0, classes=True))
+    folds = list(inner_folds(y, "classification", 5, seed=0))
     assert len(folds) == 5
     np.testing.assert_array_equal(np.sort(np.concatenate([v for _, v in folds])), np.arange(42))
     for train, validation in folds:
@@ -203,10 +217,17 @@ def test_inner_folds_validate_every_row_once_and_share_out_the_classes():
         assert counts[1] in (2, 3)
 
 
+def test_too_few_rows_or_a_single_group_give_no_folds():
+    assert len(list(inner_folds(np.arange(3.0), "regression", 5, seed=0))) == 3
+    assert list(inner_folds(np.zeros(1), "regression", 5, seed=0)) == []
+    assert list(inner_folds(np.arange(9.0), "regression", 5, 0, groups=np.zeros(9))) == []
+    assert list(inner_folds(np.array([0, 1]), "classification", 5, seed=0)) == []
+
+
 def test_inner_folds_keep_groups_whole():
     rng = np.random.default_rng(0)
     groups = rng.integers(0, 9, 60)
-    for train, validation in inner_folds(rng.integers(0, 2, 60), 3, seed=0, classes=True, groups=groups):
+    for train, validation in inner_folds(rng.integers(0, 2, 60), "classification", 3, 0, groups):
         assert not set(groups[train]) & set(groups[validation])
 
 
@@ -228,7 +249,7 @@ def test_what_cannot_be_used_says_why():
     assert all(BASELINES[name]().unfit("classification", numbers) is None for name in BASELINES)
     assert Linear().unfit("classification", tokens) == "inputs are tokens, not quantities"
     assert Trees().unfit("survival", numbers) == "scikit-learn boosts no trees for survival"
-    assert Majority().unfit("survival", numbers) is None
+    assert Linear().unfit("survival", numbers) is Majority().unfit("survival", numbers) is None
 
 
 def test_pixels_become_numbers_as_they_do_for_networks():

@@ -1,13 +1,13 @@
-"""Regularised linear models: logistic and ridge regression."""
+"""Regularised linear models: logistic regression, ridge regression, Cox regression."""
 
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import numpy as np
 
 from manyheads.baselines.baseline import BASELINES, Baseline, Predict
+from manyheads.baselines.cox import fit_cox
 from manyheads.baselines.majority import Majority
 from manyheads.baselines.probabilities import log_probabilities
 from manyheads.baselines.threads import one_thread
@@ -17,16 +17,20 @@ from manyheads.core.tasks import task_named
 __all__ = ["Linear"]
 
 PENALTIES = 10.0 ** np.arange(3, -3, -1)
-"""of the squared weights against the sum of the losses, the strongest first"""
+"""of half the squared weights, beside the sum of the losses; the strongest first"""
 FOLDS = 5
 
 
 @BASELINES.register
 class Linear(Baseline):
-    """Logistic regression for classes, ridge regression for values, of standardised inputs; the L2 penalty is tuned."""
+    """Logistic regression for classes, ridge regression for values, Cox regression for survival; the L2 penalty is tuned.
+
+    Inputs are standardised.
+    """
 
     name = "linear"
-    title = "logistic or ridge regression"
+    title = "logistic, ridge or Cox regression"
+    tasks = ("regression", "survival")
 
     @one_thread
     def fit(
@@ -34,8 +38,7 @@ class Linear(Baseline):
     ) -> Predict:
         from sklearn.preprocessing import StandardScaler
 
-        classes = task_named(task).classes
-        if classes and len(np.unique(y)) == 1:
+        if task_named(task).classes and len(np.unique(y)) == 1:
             return Majority().fit(x, y, task, outputs, seed)
         scaler = StandardScaler().fit(x.astype(np.float64))
         basis = _row_space(scaler.transform(x.astype(np.float64)))
@@ -46,12 +49,11 @@ class Linear(Baseline):
         z = encoded(x)
 
         def path(train: np.ndarray, validation: np.ndarray) -> list[np.ndarray]:
-            models = [_fitted(z[train], y[train], penalty, classes) for penalty in PENALTIES]
-            return [_outputs(model, z[validation], classes, outputs, len(train)) for model in models]
+            return [_fitted(z[train], y[train], p, task, outputs)(z[validation]) for p in PENALTIES]
 
-        folds = inner_folds(y, FOLDS, seed, classes=classes, groups=groups)
-        model = _fitted(z, y, PENALTIES[best_setting(path, y, folds, classes=classes)], classes)
-        return lambda inputs: _outputs(model, encoded(inputs), classes, outputs, len(y))
+        chosen = best_setting(path, y, task, inner_folds(y, task, FOLDS, seed, groups))
+        model = _fitted(z, y, PENALTIES[chosen], task, outputs)
+        return lambda inputs: model(encoded(inputs))
 
 
 def _row_space(x: np.ndarray) -> np.ndarray:
@@ -63,18 +65,17 @@ def _row_space(x: np.ndarray) -> np.ndarray:
     return np.linalg.svd(x, full_matrices=False)[2].T if features > len(x) else np.eye(features)
 
 
-def _fitted(x: np.ndarray, y: np.ndarray, penalty: float, classes: bool) -> Any:
+def _fitted(x: np.ndarray, y: np.ndarray, penalty: float, task: str, outputs: int) -> Predict:
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression, Ridge
 
-    if not classes:
-        return Ridge(alpha=penalty, solver="svd").fit(x, y.reshape(len(y), -1))
+    if task == "survival":
+        weights = fit_cox(x, y, penalty)
+        return lambda new: (new @ weights)[:, None]
+    if task == "regression":
+        ridge = Ridge(alpha=penalty, solver="svd").fit(x, y.reshape(len(y), -1))
+        return lambda new: ridge.predict(new).reshape(len(new), outputs)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # with outliers, say; validation judges what was reached
-        return LogisticRegression(C=1 / penalty, max_iter=500).fit(x, y)
-
-
-def _outputs(model: Any, x: np.ndarray, classes: bool, outputs: int, samples: int) -> np.ndarray:
-    if not classes:
-        return model.predict(x).reshape(len(x), outputs)
-    return log_probabilities(model.predict_proba(x), model.classes_, outputs, samples)
+        logistic = LogisticRegression(C=1 / penalty, max_iter=500).fit(x, y)
+    return lambda new: log_probabilities(logistic.predict_proba(new), logistic.classes_, outputs, len(y))

@@ -38,21 +38,22 @@ class Trees(Baseline):
         self, x: np.ndarray, y: np.ndarray, task: str, outputs: int, seed: int, groups: np.ndarray | None = None
     ) -> Predict:
         if not task_named(task).classes:
-            models = [_tuned(x, own, 0, seed, groups) for own in y.reshape(len(y), -1).T]
+            models = [_tuned(x, own, task, 1, seed, groups) for own in y.reshape(len(y), -1).T]
             return one_thread(lambda new: np.column_stack([model.predict(new) for model in models]))
         if len(np.unique(y)) == 1:
             return Majority().fit(x, y, task, outputs, seed)
-        model = _tuned(x, y, outputs, seed, groups)
+        model = _tuned(x, y, task, outputs, seed, groups)
         return one_thread(lambda new: log_probabilities(model.predict_proba(new), model.classes_, outputs, len(y)))
 
 
 @one_thread
-def _tuned(x: np.ndarray, y: np.ndarray, classes: int, seed: int, groups: np.ndarray | None) -> Any:
-    """The model with the best settings, for so many classes, or for values if there are none."""
+def _tuned(x: np.ndarray, y: np.ndarray, task: str, outputs: int, seed: int, groups: np.ndarray | None) -> Any:
+    """The model with the best settings."""
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
+    classes = task_named(task).classes
     kind = HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor
-    trees = len(np.unique(y)) if classes > 2 else 1  # in an iteration
+    trees = len(np.unique(y)) if classes and len(np.unique(y)) > 2 else 1  # in an iteration
     most = min(100, max(30, TREES // trees))
     few = math.sqrt(x.shape[1]) / x.shape[1]  # as in random forests
     shares = [few] if trees > 1 or x.shape[1] > WIDE else [few, 1.0]
@@ -73,11 +74,10 @@ def _tuned(x: np.ndarray, y: np.ndarray, classes: int, seed: int, groups: np.nda
         if not classes:
             return [out[:, None] for model in models for out in model.staged_predict(x[validation])]
         return [
-            log_probabilities(out, model.classes_, classes, len(train))
+            log_probabilities(out, model.classes_, outputs, len(train))
             for model in models
             for out in model.staged_predict_proba(x[validation])
         ]
 
-    folds = inner_folds(y, FOLDS, seed, classes=classes > 0, groups=groups)
-    chosen = best_setting(path, y, folds, classes=classes > 0)
+    chosen = best_setting(path, y, task, inner_folds(y, task, FOLDS, seed, groups))
     return fitted(np.arange(len(y)), *list(product(shares, range(1, most + 1)))[chosen])

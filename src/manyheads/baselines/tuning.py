@@ -2,44 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
 from manyheads.core.randomness import Purpose, generator
+from manyheads.core.tasks import task_named
+from manyheads.data import Samples
+from manyheads.data.division import fold_numbers
 
-__all__ = ["best_setting", "inner_folds", "losses"]
+__all__ = ["Fold", "best_setting", "inner_folds", "losses"]
+
+Fold = tuple[np.ndarray, np.ndarray]
+"""training and validation rows"""
 
 
-def inner_folds(
-    y: np.ndarray, count: int, seed: int, *, classes: bool, groups: np.ndarray | None = None
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Training and validation rows of up to ``count`` folds, with an even share of each class, groups kept whole.
+def inner_folds(y: np.ndarray, task: str, count: int, seed: int, groups: np.ndarray | None = None) -> Iterator[Fold]:
+    """Up to ``count`` folds, with an even share of each class, and groups kept whole.
 
     Folds of which the training rows have a single class are left out: nothing can be learned there.
-
-    >>> [validation.tolist() for _, validation in inner_folds(np.array([0, 0, 0, 1, 1, 2]), 3, seed=1, classes=True)]
-    [[1, 3], [2, 4], [0, 5]]
     """
-    _, first, unit = np.unique(np.arange(len(y)) if groups is None else groups, return_index=True, return_inverse=True)
-    rng = generator(seed, Purpose.SPLIT, 3)
-    order = rng.permutation(len(first))
-    if classes:
-        order = order[np.argsort(y[first][order], kind="stable")]
-    fold = np.empty(len(first), np.int64)
-    fold[order] = np.arange(len(first)) % min(count, len(first))  # dealt in turn: a class of one sample is no obstacle
-    for k in range(fold.max() + 1):
-        train, validation = np.flatnonzero(fold[unit] != k), np.flatnonzero(fold[unit] == k)
-        if len(train) and not (classes and len(np.unique(y[train])) == 1):
+    kind, rows = task_named(task), np.arange(len(y))
+    own = int(generator(seed, Purpose.SPLIT, 3).integers(2**32))  # not the draws that divided the client's samples
+    number = fold_numbers(Samples(rows, y, np.array([0, len(y)]), groups=groups), count, own, kind.strata)
+    for fold in range(count):
+        train, validation = rows[number != fold], rows[number == fold]
+        if len(train) and len(validation) and not (kind.classes and len(np.unique(y[train])) == 1):
             yield train, validation
 
 
 def best_setting(
-    path: Callable[[np.ndarray, np.ndarray], Sequence[np.ndarray]],
-    y: np.ndarray,
-    folds: Iterator[tuple[np.ndarray, np.ndarray]],
-    *,
-    classes: bool,
+    path: Callable[[np.ndarray, np.ndarray], Sequence[np.ndarray]], y: np.ndarray, task: str, folds: Iterable[Fold]
 ) -> int:
     """The index of the setting with the smallest loss on validation rows; 0 if there are no folds.
 
@@ -47,12 +40,13 @@ def best_setting(
     """
     total: np.ndarray = np.zeros(1)
     for train, validation in folds:
-        total = total + [losses(out, y[validation], classes=classes).sum() for out in path(train, validation)]
+        total = total + [losses(outputs, y[validation], task).sum() for outputs in path(train, validation)]
     return int(np.argmin(total))
 
 
-def losses(outputs: np.ndarray, y: np.ndarray, *, classes: bool) -> np.ndarray:
-    """The log loss of each sample, given log-probabilities, or its squared error."""
-    if classes:
-        return -np.take_along_axis(outputs, y.astype(np.int64)[:, None], axis=1)[:, 0]
-    return np.square(outputs - y.reshape(outputs.shape)).sum(axis=1)
+def losses(outputs: np.ndarray, y: np.ndarray, task: str) -> np.ndarray:
+    """The loss of each sample, as the task reports it."""
+    import torch
+
+    kind, out = task_named(task), torch.from_numpy(np.asarray(outputs, np.float64))
+    return kind.reported * kind.losses(out, torch.from_numpy(np.asarray(y)).to(kind.label_type(out))).numpy()
