@@ -12,6 +12,7 @@ from manyheads.core.errors import UserError
 from manyheads.core.registry import Registry
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
     from torch import Tensor
 
@@ -81,6 +82,10 @@ class Task(ABC):
         import torch
 
         return torch.int64 if self.classes else like.dtype
+
+    def strata(self, labels: np.ndarray) -> np.ndarray | None:
+        """What each part of a client's samples has its share of: the classes; None: of nothing, parts are random."""
+        return labels if self.classes else None
 
     def check_output(self, out: Any, samples: int, outputs: int) -> None:
         """Raise an error if a model's output for so many samples does not fit the labels."""
@@ -176,6 +181,9 @@ class Survival(Task):
         from manyheads.core.cox import cox_losses
 
         return cox_losses(outputs.flatten(), labels[:, 0], labels[:, 1])
+
+    def strata(self, labels: np.ndarray) -> np.ndarray:
+        return labels[:, 1]
 
     def wrong_labels(self, labels: np.ndarray) -> tuple[np.ndarray, str]:
         if labels.shape[1:] != (2,):
