@@ -150,9 +150,9 @@ def test_a_site_without_events_or_comparable_pairs():
     [
         (np.ones(4), r"is not a pair \(time, event\)"),
         (np.ones((4, 3)), r"is not a pair \(time, event\)"),
-        (np.array([[1, 1], [2, 0], [0, 1], [3, 1]]), r"client 0 \(its sample 2\) has a time that is not above 0; given \[0, 1\]"),
+        (np.array([[1, 1], [2, 0], [-1, 1], [3, 1]]), r"client 0 \(its sample 2\) has a time that is not a number from 0 on; given \[-1, 1\]"),
         (np.array([[1, 1], [2, 0], [4, 2], [3, 1]]), r"has an event that is neither 0 nor 1; given \[4, 2\]"),
-        (np.array([[1, 1], [2, 0], [np.nan, 1], [3, 1]]), "has a time that is not above 0"),
+        (np.array([[1, 1], [2, 0], [np.nan, 1], [3, 1]]), "has a time that is not a number from 0 on"),
         (np.array([["long", "yes"]] * 4), "text"),
     ],
 )  # fmt: skip
