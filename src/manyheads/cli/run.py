@@ -166,6 +166,7 @@ def _show(result: Run) -> None:
             name = "new clients" if final["who"] == "new" else "fine-tuned"
             table.add_row(name, bold(f"{final[score]:.4f}") + f"  ({final['protocol']})")
     table.add_row("rounds", f"{facts['rounds']} in {facts['seconds']:.1f} s")
+    table.add_row("passes", f"{facts['passes']:.3g} over a client's samples, on average")
     table.add_row("sent", f"{facts['bytes_up'] / 1e6:.2f} MB up, {facts['bytes_down'] / 1e6:.2f} MB down")
     if facts["dropped_uploads"]:
         table.add_row("dropped", f"{facts['dropped_uploads']} uploads")

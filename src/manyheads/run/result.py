@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
+import numpy as np
 from torch import nn
 
 from manyheads.core.checkpoint import hash_tensors
@@ -15,7 +16,8 @@ from manyheads.core.errors import UserError
 from manyheads.core.history import History, metrics_of
 from manyheads.core.store import PersonalStore
 from manyheads.core.trees import State, Tree
-from manyheads.data import Encoding, Federation
+from manyheads.data import Encoding, Federation, Samples
+from manyheads.engines.evaluation import predict
 from manyheads.engines.workbench import Keep, Members, Workbench, model_of, tried_on
 from manyheads.metrics import Predictions
 from manyheads.models import Model, TriedModel
@@ -122,6 +124,15 @@ class Run:
         what = protocol.evaluation(self.algorithm, self.training.finetune)
         return bench.predictions(round, what, self.server, members, self._store.read(members.rows))
 
+    def everywhere(self, federation: Federation) -> np.ndarray:
+        """Outputs of every client's model for the test samples of all clients, [clients, samples, outputs]."""
+        self._tried = self._tried or tried_on(self.model, federation)
+        engine, test = self.training.engine, federation.test
+        bench = Workbench(self.algorithm, self._tried, federation, engine.mode, engine.resolved_device(), Keep())
+        data = bench.data(Samples(test.x, test.y, np.array([0, len(test.y)])), [0])
+        models = (self.client_model(client) for client in range(len(federation)))
+        return np.stack([predict(self._tried, bench.on_device(State(m=m)).m, data).outputs for m in models])
+
     def save(self, folder: str | Path) -> Path:
         """Copy the run to a folder that :func:`manyheads.load` reads."""
         directory = RunDirectory.create(Path(folder), self.directory.config())
@@ -150,6 +161,7 @@ class Run:
             "final": [{k: v for k, v in f.items() if k != "per_client"} for f in self.final],
             "seed": self.training.seed,
             "seconds": sum(v for _, v in column("seconds")),
+            "passes": sum(v for _, v in column("passes")),
             "bytes_up": sum(v for _, v in column("bytes_up")),
             "bytes_down": sum(v for _, v in column("bytes_down")),
             "warnings": list(self.warnings),

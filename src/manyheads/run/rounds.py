@@ -53,6 +53,8 @@ class RoundFacts:
     bytes_up: int
     bytes_down: int
     seconds: float
+    passes: float
+    """passes over a client's training samples, mean over the round's clients"""
     evaluation: Evaluated | None
     also: Sequence[Evaluated]
     """further evaluations: of fine-tuned models, and of new clients"""
@@ -67,6 +69,7 @@ class RoundFacts:
             bytes_up=record["bytes_up"],
             bytes_down=record["bytes_down"],
             seconds=record["seconds"],
+            passes=record.get("passes", 0.0),  # not recorded by earlier versions
             evaluation=Evaluated.of(record["evaluation"]) if record.get("evaluation") else None,
             also=[Evaluated.of(found) for found in record.get("also", ())],
             monitors={name: value for name, value in record.get("monitors", {}).items() if value is not None},

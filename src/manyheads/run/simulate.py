@@ -32,6 +32,7 @@ __all__ = ["run_training", "simulate"]
 
 Say = Callable[[str], None]
 OnRound = Callable[[RoundEnd], None]
+Enough = Callable[[History], bool]
 
 
 def simulate(
@@ -91,8 +92,12 @@ def run_training(
     resume: bool = False,
     on_round: OnRound | None = None,
     say: Say = lambda _: None,
+    enough: Enough = lambda _: False,
 ) -> Run:
-    """Run or resume with everything built. ``made`` holds the settings that data and model were made with."""
+    """Run or resume with everything built. ``made`` holds the settings that data and model were made with.
+
+    Training ends before its last round if ``enough`` says so of its history.
+    """
     tried = check(algorithm, model, federation, training)
     config = RunConfig.of(algorithm, federation, training, made)
     temporary = TemporaryDirectory(prefix="manyheads-") if out is None else None
@@ -119,7 +124,7 @@ def run_training(
         engine = training.engine
         bench = Workbench(algorithm, tried, federation, engine.mode, engine.resolved_device(), keep)
         with at_work(bench, engine) as executor:
-            loop.run(executor, on_round or (lambda _: None))
+            loop.run(executor, on_round or (lambda _: None), enough)
     finally:
         directory.unlock()
     return Run(algorithm, model, training, loop.server, history, directory, store, temporary, tried)
