@@ -44,6 +44,17 @@ class Reading:
     """columns to leave out"""
     missing: Literal["mean", "error"] = "mean"
     """missing values: numbers are replaced by the mean of the training samples, or it is an error"""
+    group: str = ""
+    """column of what must not be divided, such as the patient: all rows of one are for training, or for a test"""
+    time: str = ""
+    """column of times, numbers or dates: tests are on rows that are later than all training rows of their client"""
+    split: str = ""
+    """column with your own split: train or test in every row"""
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The columns that say how rows are divided; they are no features."""
+        return tuple(filter(None, (self.group, self.time, self.split)))
 
 
 @dataclass(frozen=True, eq=False)
