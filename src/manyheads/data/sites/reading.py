@@ -24,6 +24,8 @@ __all__ = ["CLIENT_NAMES", "LABEL_NAMES", "Reading", "Site", "read_sites"]
 
 LABEL_NAMES = ("label", "target", "y", "class")
 CLIENT_NAMES = ("client", "site")
+BESIDE = ("SHA256SUMS", "ATTRIBUTION.md")
+"""files beside the tables of published data"""
 
 
 @settings
@@ -130,6 +132,8 @@ def _left_out(file: Path) -> str | None:
     table = file.name.endswith(EXTENSIONS)
     if file.name.startswith("~$"):
         return "a lock file of a program that has the table open"
+    if file.name in BESIDE:
+        return ""
     if file.name.startswith("."):
         return "a hidden file" if table else ""
     if kind_of(file) == "folder":
