@@ -103,6 +103,8 @@ def targets_of(
 
     Unless ``named``, labels are class indices.
     """
+    if task is not None and task_named(task).label:
+        return task, (), [_numbers(y) for y in clients]
     kinds = {y.dtype.kind for y in clients}
     if kinds & set("OUS"):  # text, or objects of any type
         values = [_plain(y) for y in clients]
@@ -137,8 +139,8 @@ def _plain(y: np.ndarray) -> list[Any]:
 
 def _numbers(y: np.ndarray) -> np.ndarray:
     try:
-        return y.astype(np.float64) if y.dtype.kind in "bU" else y
-    except ValueError:
+        return y.astype(np.float64) if y.dtype.kind in "bUO" else y
+    except (TypeError, ValueError):
         raise UserError("labels that are text cannot be targets of a regression", fix="leave out the task") from None
 
 

@@ -73,7 +73,8 @@ def _check_split(split: Samples, name: str, data: Federation) -> None:
         or (np.diff(split.offsets) < 0).any()
     ):
         raise UserError(f"{data.name}: {name} data does not fit its offsets")
-    if task_named(data.task).classes:
+    kind = task_named(data.task)
+    if kind.classes:
         wrong = (split.y < 0) | (split.y >= data.outputs)
         if wrong.any():
             row = int(np.flatnonzero(wrong)[0])
@@ -82,7 +83,11 @@ def _check_split(split: Samples, name: str, data: Federation) -> None:
                 given=int(split.y[row]),
                 allowed=f"0 to {data.outputs - 1}",
             )
-    arrays = {"inputs": split.x, **({"targets": split.y} if not task_named(data.task).classes else {})}
+    unusable, why = kind.wrong_labels(split.y)
+    if unusable.any():
+        row = int(np.flatnonzero(unusable)[0])
+        raise UserError(f"{data.name}: a {name} label of {owner(row)} {why}", given=split.y[row].tolist())
+    arrays = {"inputs": split.x, **({"targets": split.y} if not kind.classes else {})}
     for what, array in arrays.items():
         if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
             row = int(np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(1))[0])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -50,7 +49,7 @@ class Federation:
     test: Samples
     task: str
     outputs: int
-    """classes, or the length of a regression target"""
+    """classes, or the length of a regression target; 1, the log risk, for survival"""
     validation: Samples | None = None
     new: Federation | None = None
     client_names: tuple[str, ...] | None = None
@@ -161,14 +160,13 @@ class Federation:
         """From each client's own samples, a fraction of which is held out as its test data, unless ``test`` is given.
 
         The labels decide the task unless ``task`` is given: text, and integers that do not begin at 0, are names of
-        classes; integers from 0 on are class indices; floats are the targets of a regression. ``groups`` (samples of one
-        are never separated) and ``times`` (tests are later than all training samples) have a value for each sample of
-        each client, training samples first.
+        classes; integers from 0 on are class indices; floats are the targets of a regression. Survival has to be named:
+        its labels are pairs (time, event). ``groups`` (samples of one are never separated) and ``times`` (tests are later
+        than all training samples) have a value for each sample of each client, training samples first.
         """
         task, labels, whole, aside = samples_given(clients, test, groups, times, task, outputs is None, name)
         if outputs is None:
-            shape = whole.y.shape[1:]
-            outputs = len(labels) or (int(whole.y.max()) + 1 if task_named(task).classes else math.prod(shape))
+            outputs = len(labels) or task_named(task).outputs_for(whole.y)
         if aside is None:
             aside = set_aside(whole, test_fraction, seed)
         return cls(

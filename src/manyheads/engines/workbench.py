@@ -101,7 +101,8 @@ class Workbench:
             data = self.data(federation.train, members.rows, federation.augment)
             cohort = LocalCohort(self.model, data, members.addresses, round, self.mode, purpose=Purpose.FINETUNE)
             params = fine_tuned(cohort, self.model, params, what.tune)
-        return predict(self.model, params, self.data(getattr(federation, what.split), members.rows), self.mode)
+        data = self.data(getattr(federation, what.split), members.rows)
+        return predict(self.model, params, data, self.mode, federation.encoding.target)
 
 
 @contextmanager

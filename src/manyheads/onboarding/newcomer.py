@@ -115,7 +115,7 @@ class Newcomer:
     def scores(self, params: Tree, encodings: list[Encoding], test: np.ndarray) -> list[dict[str, Any]]:
         """The scores of models on the held-out rows ``test``."""
         data = self._data(encodings, *[test] * len(encodings))
-        found = predict(self._tried, params, data, self.run.training.engine.mode)
+        found = predict(self._tried, params, data, self.run.training.engine.mode, self.encoding.target)
         losses = Loss().sums(found)
         if not np.isfinite(losses).all():
             raise Diverged("fine-tuning ended in numbers that are not finite", fix="try a tenth of the step size: --lr")
