@@ -182,10 +182,13 @@ class Survival(Task):
 
         return cox_losses(outputs.flatten(), labels[:, 0], labels[:, 1])
 
+    def strata(self, labels: np.ndarray) -> np.ndarray:
+        return labels[:, 1]
+
     def wrong_labels(self, labels: np.ndarray) -> tuple[np.ndarray, str]:
         if labels.shape[1:] != (2,):
             return np.ones(len(labels), bool), "is not a pair (time, event)"
-        early = ~(labels[:, 0] > 0)
+        early = ~(labels[:, 0] >= 0)
         if early.any():
-            return early, "has a time that is not above 0"
+            return early, "has a time that is not a number from 0 on"
         return ~np.isin(labels[:, 1], (0, 1)), "has an event that is neither 0 nor 1"
