@@ -50,7 +50,7 @@ class Run:
     @property
     def warnings(self) -> tuple[str, ...]:
         """The warnings about the data, as ``manyheads data check`` prints them."""
-        return self.directory.warnings() if self.directory.encoding_path.exists() else ()
+        return self.directory.about().warnings
 
     @property
     def rounds(self) -> int:
@@ -137,7 +137,7 @@ class Run:
         """Copy the run to a folder that :func:`manyheads.load` reads."""
         directory = RunDirectory.create(Path(folder), self.directory.config())
         if self.directory.encoding_path.exists():
-            directory.write_data(self.encoding, self.warnings)
+            directory.write_data(self.encoding, self.directory.about())
         directory.write_trained(self.directory.trained())
         history = History(directory.history_path, self.history, of=directory.settings)
         history.rewrite()

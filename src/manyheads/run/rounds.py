@@ -50,6 +50,8 @@ class RoundFacts:
     """The record of one round."""
 
     round: int
+    train_loss: float | None
+    """mean over the round's clients; None if it is not finite"""
     bytes_up: int
     bytes_down: int
     seconds: float
@@ -66,6 +68,7 @@ class RoundFacts:
         """Made from a record of a history."""
         return cls(
             round=record["round"],
+            train_loss=record.get("train_loss"),
             bytes_up=record["bytes_up"],
             bytes_down=record["bytes_down"],
             seconds=record["seconds"],

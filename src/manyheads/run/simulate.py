@@ -19,6 +19,7 @@ from manyheads.data import Federation
 from manyheads.engines.engine import Engine
 from manyheads.engines.workbench import Keep, Workbench, at_work
 from manyheads.models import Model
+from manyheads.run.about import About
 from manyheads.run.checks import check
 from manyheads.run.config import GivenModel, model_from
 from manyheads.run.config_file import RUN, RunConfig, read_run_config
@@ -117,7 +118,7 @@ def run_training(
         if resume:
             server, history = directory.restore(server, store, say)
             _go_on(directory, history, config)
-        directory.write_data(federation.encoding, federation.warnings)
+        directory.write_data(federation.encoding, About.of(federation))
         directory.write_trained(federation.training_hashes)
         loop = Loop(algorithm, tried, federation, training, directory, store, server, history, len(history))
         keep = Keep(local=training.evaluate.model == "local", each=algorithm.reads_each or bool(training.monitor))
