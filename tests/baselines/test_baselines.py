@@ -248,6 +248,9 @@ def test_what_cannot_be_used_says_why():
     numbers, tokens = np.zeros((2, 3), np.float32), np.zeros((2, 3), np.int64)
     assert all(BASELINES[name]().unfit("classification", numbers) is None for name in BASELINES)
     assert Linear().unfit("classification", tokens) == "inputs are tokens, not quantities"
+    assert Trees().unfit("classification", np.zeros((2, 28, 28), np.uint8)) == (
+        "boosted trees take too long with 784 features"
+    )
     assert Trees().unfit("survival", numbers) == "scikit-learn boosts no trees for survival"
     assert Linear().unfit("survival", numbers) is Majority().unfit("survival", numbers) is None
 
