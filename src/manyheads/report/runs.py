@@ -53,8 +53,9 @@ class RunFacts:
 
     @property
     def score(self) -> str:
-        """Name of the task's first metric, which methods are compared by."""
-        return (TASKS.get(self.config.facts.task) or Task).metrics[0]
+        """Name of the task's first metric, which methods are compared by; an earlier version may lack it."""
+        names = (TASKS.get(self.config.facts.task) or Task).metrics
+        return next((name for name in names if self.evaluation and name in self.evaluation.values), names[0])
 
     @property
     def scale(self) -> Scale:
@@ -126,7 +127,7 @@ def run_charts(runs: Sequence[RunFacts], legend: alt.Legend | None = LEGEND) -> 
         "rounds": (f"{scale.name} over rounds", lines(rows, labels, "round", scale.title, scale, score, legend=legend)),
         "bytes": (f"{scale.name} over bytes", lines(rows, labels, "mb", scale.title, scale, score, legend=legend)),
     }
-    for name, each in _others(runs).items():
+    for name, each in _drawn(runs).items():
         chart = lines(rows, labels, "round", each.title, each, name, legend=legend)
         made[name.replace("_", "-")] = (f"{each.name} over rounds", chart)
     for name in monitors_of(runs):
@@ -143,6 +144,12 @@ def _others(runs: Sequence[RunFacts]) -> dict[str, Scale]:
     """Return the scales of all metrics of the runs except the score, by name."""
     found = (name for run in runs if run.evaluation for name in run.evaluation.values)
     return {name: Scale.of(name) for name in dict.fromkeys(found) if name != runs[0].score}
+
+
+def _drawn(runs: Sequence[RunFacts]) -> dict[str, Scale]:
+    """Return those of them that are drawn over rounds: the others were measured after the last alone."""
+    first = [next((at.evaluation.values for at in run.rounds if at.evaluation), {}) for run in runs]
+    return {name: scale for name, scale in _others(runs).items() if any(name in values for values in first)}
 
 
 def monitors_of(runs: Sequence[RunFacts]) -> list[str]:
@@ -178,7 +185,7 @@ def run_page(runs: Sequence[RunFacts], live: bool = False) -> str:
     named = " and ".join(display(name) for name in labels) if len(runs) < 3 else plural(len(runs), "run", "runs")
     words = {label: progress(run) for run, label in zip(runs, labels, strict=True)}
     monitors = {chart_name("monitor", name): explained(monitor_named(name)) for name in monitors_of(runs)}
-    others = {name.replace("_", "-"): scale.name for name, scale in _others(runs).items()}
+    others = {name.replace("_", "-"): scale.name for name, scale in _drawn(runs).items()}
     first = runs[0].evaluation
     return rendered(
         "run.html",
