@@ -123,7 +123,7 @@ def test_a_copy_elsewhere_is_used_and_without_one_it_says_what_to_put_where(root
 
 
 @pytest.mark.parametrize(
-    "text", ["name,status\nx,1\n", "subject#,age,total_UPDRS\n1,70,3\n1,7", "subject#,age,total_UPDRS\n/,7,3\n"]
+    "text", ["", "name,status\nx,1\n", "subject#,age,total_UPDRS\n1,70,3\n1,7", "subject#,age,total_UPDRS\n/,7,3\n"]
 )
 def test_another_table_of_that_name_is_an_error(root, text):
     (root / "parkinsons" / "parkinsons_updrs.data").write_text(text)

@@ -114,10 +114,13 @@ def _by_subject(file: Path) -> dict[str, bytes]:
     rows = csv.DictReader(text.splitlines(), delimiter="\t" if "\t" in text else ",")
     head = list(rows.fieldnames or ())
     kept = [name for name in head if name not in (SUBJECT, TOTAL)]
+    broken = UserError(f"{file} is not UCI's table of all patients", fix="download it again")
     tables: dict[str, list[str]] = {}
     for row in rows:
         if len(kept) != len(head) - 2 or None in row.values() or not row[SUBJECT].isdecimal():
-            raise UserError(f"{file} is not UCI's table of all patients", fix="download it again")
+            raise broken
         own = tables.setdefault(f"subject{row[SUBJECT].zfill(2)}.csv", [",".join(kept)])
         own.append(",".join(row[name] for name in kept))
+    if not tables:
+        raise broken
     return {name: ("\n".join(table) + "\n").encode() for name, table in tables.items()}
