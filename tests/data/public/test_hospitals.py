@@ -31,6 +31,7 @@ def test_heart_comes_with_the_package_as_four_hospitals(monkeypatch):
     assert sick == [46, 36, 93, 74]  # per cent, as UCI has them
     assert set(federation.columns.categories) == {"cp", "restecg", "slope", "thal"}
     assert not federation.own_test
+    assert not any(str(HEART.parent) in doubt for doubt in federation.doubts)
 
 
 @pytest.mark.skipif(not (SHARED / "heart").is_dir(), reason=f"{SHARED / 'heart'} is not there")

@@ -52,7 +52,11 @@ class Heart:
             scaling=self.scaling,
             test_fraction=self.test_fraction,
         )
-        return replace(sites.federation(seed), name=self.name)
+        made = sites.federation(seed)
+        doubts = tuple(
+            doubt.replace(f"{HEART.parent}/", "") for doubt in made.doubts
+        )  # where the package is tells nobody
+        return replace(made, name=self.name, doubts=doubts)
 
 
 @settings
