@@ -98,6 +98,7 @@ def test_folds_depend_on_the_seed_alone_and_differ_between_clients():
 
 def test_targets_of_a_regression_are_divided_at_random():
     federation = LinearTasks(clients=2, samples=20, test_samples=5).federation(0)
+    assert federation.division == "at random"
     sizes = np.array([fold.test.sizes for fold in federation.folds(5, 0)])
     assert (sizes == 5).all()
 
@@ -286,10 +287,8 @@ def test_saved_tables_are_divided_as_they_were_encoded_and_this_is_told(hospital
     federation = Federation.load(Sites(path=str(hospitals)).federation(0).save(tmp_path / "saved"))
     folds = federation.folds(5, seed=0)
     assert all(fold.columns == federation.columns for fold in folds)
-    assert all(
-        sum("columns are scaled as before" in w for w in fold.with_validation(0.2, 0).doubts) == 1 for fold in folds
-    )
-    assert not any("columns are scaled as before" in w for w in federation.doubts)
+    assert all(sum("columns stay scaled" in w for w in fold.with_validation(0.2, 0).doubts) == 1 for fold in folds)
+    assert not any("columns stay scaled" in w for w in federation.doubts)
     again = Federation.load(folds[1].save(tmp_path / "fold"))
     assert again.test_rows.tolist() == folds[1].test_rows.tolist()
     assert sorted(np.concatenate([fold.test_rows[: fold.test.sizes[0]] for fold in folds])) == list(range(40))

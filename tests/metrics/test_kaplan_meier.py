@@ -45,3 +45,5 @@ def test_the_ends():
     assert (everyone.low[-1], everyone.high[-1]) == (0, 0)
     nobody = kaplan_meier(np.array([1.0, 2.0]), np.array([0, 0]))
     assert nobody.survival.tolist() == nobody.low.tolist() == nobody.high.tolist() == [1, 1, 1]
+    at_once = kaplan_meier(np.array([0.0, 2.0]), np.array([1, 0]))
+    assert (at_once.times.tolist(), at_once.survival.tolist()) == ([0, 2], [0.5, 0.5])

@@ -100,6 +100,17 @@ def test_known_hazard_ratios_are_found():
     assert run.metrics["c_index"] > 0.7
 
 
+def test_folds_have_their_share_of_events():
+    federation = sites((20, 45))
+    events = np.concatenate([federation.train.y, federation.test.y])[:, 1].sum()
+    parts = [fold.test.y[:, 1].sum() for fold in federation.folds(5, seed=0)]
+    assert max(parts) - min(parts) <= 2  # at most one more at each of the two sites
+    assert sum(parts) == events
+    assert federation.with_validation(0.5, seed=0, by_label=True).validation.y[:, 1].sum() == pytest.approx(
+        federation.train.y[:, 1].sum() / 2, abs=2
+    )
+
+
 def test_it_resumes(tmp_path):
     federation, method = sites((20, 12)), FedAvg(batch=4)
     whole = simulate(method, Model(network()), federation, rounds=4)
@@ -139,9 +150,9 @@ def test_a_site_without_events_or_comparable_pairs():
     [
         (np.ones(4), r"is not a pair \(time, event\)"),
         (np.ones((4, 3)), r"is not a pair \(time, event\)"),
-        (np.array([[1, 1], [2, 0], [0, 1], [3, 1]]), r"client 0 \(its sample 2\) has a time that is not above 0; given \[0, 1\]"),
+        (np.array([[1, 1], [2, 0], [-1, 1], [3, 1]]), r"client 0 \(its sample 2\) has a time that is not a number from 0 on; given \[-1, 1\]"),
         (np.array([[1, 1], [2, 0], [4, 2], [3, 1]]), r"has an event that is neither 0 nor 1; given \[4, 2\]"),
-        (np.array([[1, 1], [2, 0], [np.nan, 1], [3, 1]]), "has a time that is not above 0"),
+        (np.array([[1, 1], [2, 0], [np.nan, 1], [3, 1]]), "has a time that is not a number from 0 on"),
         (np.array([["long", "yes"]] * 4), "text"),
     ],
 )  # fmt: skip

@@ -47,6 +47,10 @@ def check_federation(data: Federation) -> None:
             where="augment",
             given=f"samples of shape {data.sample_shape}",
         )
+    if data.train.groups is not None and data.train.times is not None:
+        raise UserError(
+            f"{data.name}: samples are divided by group or by time, not by both", fix="leave out one of them"
+        )
     empty = np.flatnonzero(data.train.sizes == 0)
     if len(empty):
         raise UserError(

@@ -18,7 +18,7 @@ from manyheads.core.settings import as_dict, build
 from manyheads.core.tasks import task_named
 from manyheads.core.words import printable, quoted
 from manyheads.data import folds
-from manyheads.data.arrays import arrays_of, targets_of
+from manyheads.data.arrays import samples_given
 from manyheads.data.checks import check_federation
 from manyheads.data.division import set_aside
 from manyheads.data.encoding import Encoding, Scaling
@@ -100,6 +100,14 @@ class Federation:
         return (*self.doubts, *unmeasured)
 
     @property
+    def division(self) -> str:
+        """How samples are divided into parts, in words."""
+        if self.train.times is not None:
+            return "in the order of time"
+        evenly = ", evenly by label" if task_named(self.task).strata(self.train.y) is not None else ""
+        return ("by group" if self.train.groups is not None else "at random") + evenly
+
+    @property
     def encoding(self) -> Encoding:
         """How the clients' samples become inputs, to encode those of a later client alike."""
         return Encoding(
@@ -139,6 +147,9 @@ class Federation:
         cls,
         clients: Sequence[tuple[ArrayLike, ArrayLike]],
         *,
+        test: Sequence[tuple[ArrayLike, ArrayLike]] | None = None,
+        groups: Sequence[ArrayLike] | None = None,
+        times: Sequence[ArrayLike] | None = None,
         name: str = "custom",
         test_fraction: float = 0.2,
         task: str | None = None,
@@ -146,22 +157,28 @@ class Federation:
         client_names: Sequence[str] | None = None,
         seed: int = 0,
     ) -> Federation:
-        """From each client's own samples, a fraction of which is held out as its test data.
+        """From each client's own samples, a fraction of which is held out as its test data, unless ``test`` is given.
 
         The labels decide the task unless ``task`` is given: text, and integers that do not begin at 0, are names of
         classes; integers from 0 on are class indices; floats are the targets of a regression. Survival has to be named:
-        its labels are pairs (time, event).
+        its labels are pairs (time, event). ``groups`` (samples of one are never separated) and ``times`` (tests are later
+        than all training samples) have a value for each sample of each client, training samples first.
         """
-        if not len(clients):
-            raise UserError(f"{name}: a federation needs at least one client")
-        own = [arrays_of(client, f"{name}: client {i}") for i, client in enumerate(clients)]
-        task, labels, targets = targets_of([y for _, y in own], task, named=outputs is None)
-        whole = Samples.of([(x, y) for (x, _), y in zip(own, targets, strict=True)]).numbered(np.zeros(len(own), int))
+        task, labels, whole, aside = samples_given(clients, test, groups, times, task, outputs is None, name)
         if outputs is None:
             outputs = len(labels) or task_named(task).outputs_for(whole.y)
-        aside = set_aside(whole, test_fraction, seed)
-        names = tuple(client_names) if client_names is not None else None
-        return cls(name, whole.where(~aside), whole.where(aside), task, outputs, client_names=names, label_names=labels)
+        if aside is None:
+            aside = set_aside(whole, test_fraction, seed)
+        return cls(
+            name,
+            whole.where(~aside),
+            whole.where(aside),
+            task,
+            outputs,
+            client_names=tuple(client_names) if client_names is not None else None,
+            label_names=labels,
+            own_test=test is not None,
+        )
 
     def with_validation(self, fraction: float, seed: int, *, by_label: bool = False) -> Federation:
         """Move a fraction of each client's training samples to its validation samples, for choosing settings.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["folds", "numbered_parts", "with_validation", "without_validation"]
 
-SCALED_BEFORE = "its tables are not there any more: columns are scaled as before it was divided, by other training rows"
+SCALED_BEFORE = "saved without its tables: columns stay scaled by rows of which some are now set aside"
 
 
 def with_validation(federation: Federation, fraction: float, seed: int, by_label: bool) -> Federation:

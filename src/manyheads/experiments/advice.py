@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from manyheads.core.quantities import Quantity
@@ -10,7 +11,7 @@ from manyheads.experiments.gains import SiteAdvice, SiteGain, Use
 from manyheads.experiments.method_result import MethodResult
 from manyheads.experiments.results import Recommendation
 from manyheads.experiments.table import difference
-from manyheads.metrics.paired import Differences, Kind
+from manyheads.metrics.paired import Estimate
 from manyheads.metrics.power import Needed, needed
 
 __all__ = ["advised", "change"]
@@ -20,7 +21,7 @@ ERROR_RATES = ("accuracy", "balanced_accuracy")
 
 
 def advised(
-    found: Found, method: MethodResult, differences: Mapping[int, Differences], answer: Recommendation, kind: Kind
+    found: Found, method: MethodResult, estimates: Mapping[int, Estimate], answer: Recommendation
 ) -> tuple[SiteAdvice, ...]:
     """Advice for every site, about the method that the answer is about."""
     assert answer.best is not None
@@ -34,7 +35,8 @@ def advised(
             advice.append(_unmeasured(found, site, alone))
             continue
         federated = row.verdict == "gains" or (row.verdict == "unclear" and answer.method is not None)
-        more = needed(differences[site], kind) if row.verdict == "unclear" else Needed(None, None)
+        more = needed(estimates[site], len(found.seeds)) if row.verdict == "unclear" else Needed(None, None)
+        samples = None if more.samples is None else math.ceil(more.samples * row.samples)
         advice.append(
             SiteAdvice(
                 client=site,
@@ -48,22 +50,22 @@ def advised(
                 gain=row.gain,
                 interval=row.interval,
                 verdict=row.verdict,
-                text=_text(found, row, answer, shared, more),
-                samples_needed=more.samples,
+                text=_text(found, row, answer, shared, samples),
+                samples_needed=samples,
                 seeds_needed=more.seeds,
             )
         )
     return tuple(advice)
 
 
-def _text(found: Found, row: SiteGain, answer: Recommendation, use: Use, more: Needed) -> str:
+def _text(found: Found, row: SiteGain, answer: Recommendation, use: Use, samples: int | None) -> str:
     metric, alone = type(found.study.score), found.title(found.alone_model(row.client))
     model = f"{'the shared' if use == 'shared' else 'its personal'} model of {answer.best}"
     if row.verdict == "gains":
         return f"Use {model}: {change(metric, row)} than alone ({alone})."
     if row.verdict == "loses":
         return f"Stay alone, with {alone}: with {answer.best} {change(metric, row)}."
-    least = f" About {more.samples} test samples would tell, if the difference is as it looks." if more.samples else ""
+    least = f" About {samples} test samples would tell, if the difference is as it looks." if samples else ""
     if answer.method:
         return f"Too few test samples to tell. The sites gain on average, so use {model}.{least}"
     return f"Too few test samples to tell. Stay alone, with {alone}, which sends nothing.{least}"

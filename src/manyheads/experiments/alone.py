@@ -89,7 +89,8 @@ def _of_sites(
     inputs = flat_inputs(federation, samples.x)
     for site in range(len(federation)):
         x, y = federation.train.client(site)
-        groups = federation.groups.client(site)[0] if federation.groups else None
+        own_rows = slice(federation.train.offsets[site], federation.train.offsets[site + 1])
+        groups = None if federation.train.groups is None else federation.train.groups[own_rows]
         predict = model.fit(flat_inputs(federation, x), y, federation.task, federation.outputs, seed, groups)
         rows = slice(samples.offsets[site], samples.offsets[site + 1])
         if cross:

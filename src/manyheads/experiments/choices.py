@@ -22,6 +22,8 @@ __all__ = ["SiteScores", "Tuned", "chosen_alone", "scores_of_baseline", "scores_
 
 RISES = 0.005
 """a curve still rises if its last quarter is above the quarter before by more than this (as a share, or relatively)"""
+COMMON = 100
+"""samples for which the mean score over all sites counts when a site chooses a model"""
 Rates = Mapping[float | None, Trial]
 SiteScores = np.ndarray
 """of a model, [sites, 2]: score and negative loss on the validation samples of each site (higher is better)"""
@@ -114,15 +116,22 @@ def scores_of_baseline(study: Study, task: AloneTask, folds: Sequence[Fold]) -> 
     return np.stack([np.where(defined, study.sign * values, np.nan), -losses], axis=1)
 
 
-def chosen_alone(scores: Mapping[str, SiteScores]) -> list[str]:
-    """For each site the model with the best score on its validation samples.
+def chosen_alone(scores: Mapping[str, SiteScores], samples: np.ndarray) -> list[str]:
+    """For each site the model with the best score on its validation samples, of which it has ``samples``.
 
-    Ties, and sites where the score is not defined, are decided by the loss; then the first, simplest model is taken.
+    Few samples make a lucky choice likely, so the mean score over all sites counts as much as 100 samples of the site's
+    own. Ties, and scores that are defined at no site, are decided by the loss; then the first, simplest model is taken.
+
+    >>> few, much = np.array([[1.0, 0.0], [0.6, 0.0]]), np.array([[0.8, 0.0], [0.8, 0.0]])
+    >>> chosen_alone({"few": few, "much": much}, np.array([10, 10])), chosen_alone({"few": few, "much": much}, np.array([900, 9]))
+    (['much', 'much'], ['few', 'much'])
     """
     names = list(scores)
     table = np.stack([scores[name] for name in names])  # [models, sites, 2]
-    undefined = np.isnan(table[:, :, 0]).any(axis=0)
-    table = np.where(np.isnan(table), -np.inf, table)
-    table[:, undefined, 0] = 0.0
-    sites = range(table.shape[1])
-    return [max(names, key=lambda name: tuple(table[names.index(name), site])) for site in sites]
+    known = ~np.isnan(table)
+    weight = known * np.maximum(samples, 1)[None, :, None]
+    filled = np.where(known, table, 0.0)
+    total = np.maximum(weight.sum(axis=1, keepdims=True), 1)
+    mean = (filled * weight).sum(axis=1, keepdims=True) / total
+    shrunk = (filled * weight + mean * COMMON) / (weight + COMMON)
+    return [max(names, key=lambda name: tuple(shrunk[names.index(name), site])) for site in range(len(samples))]

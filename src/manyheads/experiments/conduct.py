@@ -15,10 +15,11 @@ from manyheads.core.tasks import TASKS, task_named
 from manyheads.experiments.alone import AloneTask, unfit_baselines
 from manyheads.experiments.choices import Tuned, tuned
 from manyheads.experiments.describe import federation_facts
+from manyheads.experiments.found import Found
 from manyheads.experiments.methods import LOCAL, Method
 from manyheads.experiments.plan import Plan, refuse_unfit
 from manyheads.experiments.results import POOLED, RESULTS, ComparisonResult, description
-from manyheads.experiments.scoring import Found, judged
+from manyheads.experiments.scoring import judged
 from manyheads.experiments.study import Study
 from manyheads.experiments.trials import Trial
 from manyheads.experiments.work import Do, Progress, Work, at_work
@@ -49,7 +50,7 @@ def run_comparison(
     unfit = unfit_baselines(plan.comparison.baselines, plan.federation)
     baselines = [name for name in plan.comparison.baselines if name not in unfit]
     trials = _Trials(plan, study, methods)
-    study.refuse_other(trials.tuning)
+    study.refuse_other()
     begin()
     with at_work(study, plan.training.engine.resolved_workers(), progress, say) as do:
         fits = [AloneTask(name, fold, pooled) for name in baselines for fold, pooled in trials.places]
@@ -81,8 +82,8 @@ def _deciding(plan: Plan) -> tuple[Metric, str]:
         if found.higher_is_better is None:
             raise UserError(f"{found.name} has no better direction", where="metric", fix="choose one that has")
         return found(), "it was asked for"
-    labels = [federation.train.client(i)[1] for i in range(len(federation))]
-    name, reason = deciding_metric(task_named(federation.task), labels)
+    labels = {federation.client_name(i): federation.train.client(i)[1] for i in range(len(federation))}
+    name, reason = deciding_metric(task_named(federation.task), labels, federation.encoding.labels)
     return METRICS.find(name)(), reason
 
 
@@ -146,7 +147,7 @@ class _Trials:
         pooled = label == POOLED
         method = self.methods[LOCAL] if pooled else self.methods[label]
         rates = method.rates(self.plan.comparison.rates, len(self.plan.federation))
-        rounds = self.plan.most_rounds_of(method.label)
+        rounds = self.plan.most_rounds_of(label)
         return {
             fold: {
                 rate: self.study.trial(method, rate, self.study.seed, fold, "tuning", rounds, pooled) for rate in rates
@@ -168,8 +169,7 @@ class _Trials:
         found: dict[str, Tuned] = {}
         diverged: dict[str, str] = {}
         for label in self.labels:
-            limit = self.plan.most_rounds_of(LOCAL if label == POOLED else label)
-            outcome = tuned(self.study, list(self._rates(label).values()), limit)
+            outcome = tuned(self.study, list(self._rates(label).values()), self.plan.most_rounds_of(label))
             if isinstance(outcome, Tuned):
                 found[label] = outcome
             else:

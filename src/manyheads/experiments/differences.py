@@ -10,16 +10,17 @@ from manyheads.experiments.folds import Fold
 from manyheads.experiments.method_result import MetricLevel
 from manyheads.experiments.outcomes import OutOfFold, joined
 from manyheads.metrics import Metric, spread
-from manyheads.metrics.contributions import Contributions
 from manyheads.metrics.metric import ClosedFormMetric, SampleMetric
 from manyheads.metrics.paired import Differences
 
-__all__ = ["Scored", "differences", "level_of", "levels", "scored"]
+__all__ = ["Scored", "differences", "level_of", "out_of_fold", "scored"]
 
 SITES_LISTED = 1000
 """largest number of sites for which results list the values of all metrics"""
-Scored = list[list[Contributions] | None]
-"""for each site the contributions of each seed; None where the metric is not defined"""
+SiteScore = Differences
+"""the score of a method at one site, in the form of its difference from nothing"""
+Scored = list[SiteScore | None]
+"""for each site; None where the metric is not defined"""
 
 
 def out_of_fold(folds: Sequence[Fold], outputs: Sequence[Sequence[np.ndarray]]) -> list[OutOfFold]:
@@ -28,36 +29,35 @@ def out_of_fold(folds: Sequence[Fold], outputs: Sequence[Sequence[np.ndarray]]) 
 
 
 def scored(metric: Metric, seeds: Sequence[OutOfFold]) -> Scored:
-    """The contributions to a metric at each site."""
-    sites: Scored = []
-    for site in range(len(seeds[0].predictions)):
-        own = [each.client(site) for each in seeds]
-        usable = len(own[0].fold) and all(np.isfinite(o.predictions.outputs).all() for o in own)
-        found = [metric.contributions(*each) for each in own] if usable else [None]
-        sites.append(None if None in found else found)  # type: ignore[arg-type]
-    return sites
+    """The scores at each site."""
+    return [_site_score(metric, [each.client(site) for each in seeds]) for site in range(len(seeds[0].predictions))]
 
 
-def differences(method: Scored, other: Scored, fold: Sequence[np.ndarray], sign: int) -> dict[int, Differences]:
+def _site_score(metric: Metric, own: Sequence[OutOfFold]) -> SiteScore | None:
+    fold = own[0].fold
+    if not len(fold) or not all(np.isfinite(each.predictions.outputs).all() for each in own):
+        return None
+    found = [each for seed in own if (each := metric.contributions(*seed)) is not None]
+    if len(found) < len(own):
+        return None
+    runs = None
+    if not isinstance(metric, SampleMetric):  # the value of a run is then no sum of what its samples contribute
+        parts = [np.flatnonzero(fold == index) for index in range(int(fold.max()) + 1)]
+        runs = np.array([[_value(metric, seed.take(rows)) for rows in parts] for seed in own])
+    return SiteScore(
+        np.array([each.value for each in found]), np.stack([each.each for each in found]), found[0].stratum, fold,
+        found[0].span, runs,
+    )  # fmt: skip
+
+
+def differences(method: Scored, other: Scored, sign: int) -> dict[int, Differences]:
     """By how much a method is better than another, at each site where both are defined."""
     found = {}
     for site, (a, b) in enumerate(zip(method, other, strict=True)):
         if a is not None and b is not None:
-            values = np.array([sign * (x.value - y.value) for x, y in zip(a, b, strict=True)])
-            each = np.stack([sign * (x.each - y.each) for x, y in zip(a, b, strict=True)])
-            found[site] = Differences(values, each, a[0].stratum, fold[site], a[0].span)
+            runs = None if a.runs is None or b.runs is None else sign * (a.runs - b.runs)
+            found[site] = a._replace(values=sign * (a.values - b.values), each=sign * (a.each - b.each), runs=runs)
     return found
-
-
-def levels(method: Scored, fold: Sequence[np.ndarray]) -> dict[int, Differences]:
-    """The scores themselves, in the form of differences from zero."""
-    return {
-        site: Differences(
-            np.array([x.value for x in own]), np.stack([x.each for x in own]), own[0].stratum, fold[site], own[0].span
-        )
-        for site, own in enumerate(method)
-        if own is not None
-    }
 
 
 def level_of(metric: Metric, seeds: Sequence[OutOfFold]) -> MetricLevel | None:

@@ -48,14 +48,18 @@ def pooled_folds(folds: Sequence[Fold]) -> tuple[Fold, ...]:
 
 def _pooled(federation: Federation) -> Federation:
     def merged(samples: Samples) -> Samples:
-        return Samples(samples.x, samples.y, np.array([0, len(samples.y)]))
+        groups = None
+        if samples.groups is not None:  # numbers are of a client each
+            owner = np.repeat(np.arange(len(samples)), samples.sizes)
+            _, groups = np.unique(np.stack([owner, samples.groups]), axis=1, return_inverse=True)
+        return replace(samples, offsets=np.array([0, len(samples.y)]), groups=groups)
 
     return replace(
         federation,
         train=merged(federation.train),
         test=merged(federation.test),
         validation=merged(federation.validation) if federation.validation else None,
-        hashes=merged(federation.hashes) if federation.hashes else None,
         client_names=("all sites",),
+        tables=None,
         new=None,
     )

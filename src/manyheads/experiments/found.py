@@ -81,7 +81,10 @@ class Found:
     @cached_property
     def alone_chosen(self) -> list[list[str]]:
         """For each fold, the model that each site chooses alone."""
-        return [chosen_alone(scores) for scores in self.alone_scores]
+        return [
+            chosen_alone(scores, _validation_sizes(fold))
+            for scores, fold in zip(self.alone_scores, self.folds, strict=True)
+        ]
 
     @cached_property
     def alone_validation(self) -> float:
@@ -151,7 +154,7 @@ class Found:
             }
             if POOLED in self.tuned:
                 scores[POOLED] = scores_of_local(self.tuned[POOLED], fold, 1, self.study.sign)
-            picked.append(chosen_alone(scores)[0])
+            picked.append(chosen_alone(scores, _validation_sizes(self.study.pooled[fold]))[0])
         return [
             [
                 self.study.outputs(self.finals[POOLED][fold][seed])
@@ -161,3 +164,8 @@ class Found:
             ]
             for seed in range(len(self.seeds))
         ]
+
+
+def _validation_sizes(fold: Fold) -> np.ndarray:
+    assert fold.tuning.validation is not None
+    return fold.tuning.validation.sizes

@@ -15,7 +15,7 @@ from manyheads.experiments.alone import AloneTask, alone_outputs
 from manyheads.experiments.cross import CROSS_SITES, cross_sites
 from manyheads.experiments.curves import Curve
 from manyheads.experiments.details import qualities, survival_curves
-from manyheads.experiments.differences import Scored, differences, level_of, levels, out_of_fold, scored
+from manyheads.experiments.differences import Scored, differences, level_of, out_of_fold, scored
 from manyheads.experiments.found import Found
 from manyheads.experiments.gains import Counts, MeanGain, SiteAdvice, SiteGain
 from manyheads.experiments.method_result import MethodResult, Observed, Point
@@ -50,7 +50,7 @@ def judged(found: Found) -> Answer:
     target = found.alone_validation if found.target is None else found.target
     predictions = {name: out_of_fold(found.folds, found.outputs(name)) for name in names}
     scores = {name: scored(found.study.score, each) for name, each in predictions.items()}
-    sites = _Sites(found, predictions[ALONE][0], scores[ALONE])
+    sites = _Sites(found, scores[ALONE])
     methods = {name: _result(found, name, predictions[name], scores[name], sites, target) for name in names}
     picked = scored(found.study.score, out_of_fold(found.folds, found.chosen_outputs())) if found.chosen else None
     evidence = Evidence(
@@ -59,19 +59,19 @@ def judged(found: Found) -> Answer:
         gain=overall(list(sites.against_alone(picked).values()), sites.kind) if picked else None,
         methods={name: methods[name] for name in found.federated},
         rising=tuple(name for name, each in found.tuned.items() if each.rising and name != POOLED),
-        samples=sum(map(len, sites.fold)),
+        samples=sum(len(own.fold) for own in sites.alone if own is not None),
         folds=len(found.folds),
         seeds=len(found.seeds),
     )
     advice = recommend(evidence)
     best = advice.best
-    own = sites.against_alone(scores[best]) if best else {}
+    own = {site: estimate(each, sites.kind) for site, each in sites.against_alone(scores[best]).items()} if best else {}
     return Answer(
         target=target,
         methods=methods,
         recommendation=advice,
         check=checked(methods[best], type(found.study.score), best) if best else "",
-        sites=advised(found, methods[best], own, advice, sites.kind) if best else (),
+        sites=advised(found, methods[best], own, advice) if best else (),
         cross=_cross(found, best),
         quality=qualities(found.federation, {n: predictions[n][0] for n in (ALONE, best) if n}),
         survival=survival_curves(found.federation, predictions[best][0] if best else None),
@@ -81,15 +81,13 @@ def judged(found: Found) -> Answer:
 class _Sites:
     """The sites' scores alone, to compare methods with."""
 
-    def __init__(self, found: Found, predictions: OutOfFold, alone: Scored) -> None:
+    def __init__(self, found: Found, alone: Scored) -> None:
         self.found, self.alone = found, alone
-        ends = np.cumsum(predictions.predictions.sizes)
-        self.fold = np.split(predictions.fold, ends[:-1])
-        spans = [own[0].span for own in alone if own is not None]
+        spans = [own.span for own in alone if own is not None]
         self.kind: Kind = "difference" if spans and np.isfinite(spans).all() else "measure"
 
     def against_alone(self, method: Scored) -> dict[int, Differences]:
-        return differences(method, self.alone, self.fold, self.found.study.sign)
+        return differences(method, self.alone, self.found.study.sign)
 
 
 class _Cost(NamedTuple):
@@ -107,7 +105,7 @@ def _result(
     metric, sign = found.study.score, found.study.sign
     level = level_of(metric, predictions)
     kind: Kind = "share" if sites.kind == "difference" else "measure"
-    own = list(levels(scores, sites.fold).values())
+    own = [each for each in scores if each is not None]
     measured = {m.name: each for m in found.metrics if (each := level_of(m, predictions))}
     unknown = float("nan")
     result = MethodResult(
@@ -182,8 +180,8 @@ def _gains(sites: _Sites, scores: Scored, found: Found) -> tuple[MeanGain | None
                 client=site,
                 name=found.federation.client_name(site),
                 samples=own[site].each.shape[1],
-                alone=float(np.mean([x.value for x in alone])),
-                score=float(np.mean([x.value for x in method])),
+                alone=float(alone.values.mean()),
+                score=float(method.values.mean()),
                 gain=gain.gain,
                 interval=gain.interval,
                 verdict=verdict(each) if sure else "unclear",

@@ -133,9 +133,9 @@ class Study:
         kinds = [False] + [True] * (trial.training.finetune.scope != "none")
         return long_enough([curve_of(rounds, self.score.name, finetuned) for finetuned in kinds], self.sign)
 
-    def refuse_other(self, trials: Sequence[Trial]) -> None:
-        """Refuse a folder with runs of another comparison before any change."""
-        known = {self.federation(t).fingerprint for t in trials}
+    def refuse_other(self) -> None:
+        """Refuse a folder with runs on other data before any change."""
+        known = {f.fingerprint for fold in (*self.folds, *self.pooled) for f in (fold.tuning, fold.final)}
         for path in sorted(file.parent for file in self.out.glob(f"runs/*/{RUN}")):
             with suppress(Damaged):  # train() reports it and trains the run again
                 if read_run_config(path).facts.fingerprint not in known:

@@ -55,7 +55,8 @@ class CIndex(ClosedFormMetric):
         The C-index is W / P for W pairs in order of P, and a sample moves it by (w - C p) / P, for its own part w of the
         ordered ones of its p pairs.
         """
-        p, w = comparable_pairs(own.outputs.ravel(), *own.labels.T, fold)
+        time, event = own.labels.T
+        p, w = comparable_pairs(own.outputs.ravel(), time, event, fold)
         if not p.any():
             return None
         total, samples = p.sum() / 2, len(p)

@@ -45,11 +45,7 @@ def kaplan_meier(time: np.ndarray, event: np.ndarray, level: float = 0.95) -> Su
         half = NormalDist().inv_cdf((1 + level) / 2) * deviation
         ends = survival ** np.exp(half), survival ** np.exp(-half)
     low, high = (np.where((survival > 0) & (survival < 1), end, survival) for end in ends)
-    begin = [1.0]
-    return SurvivalCurve(
-        np.concatenate([[0.0], times]),
-        np.concatenate([begin, survival]),
-        np.concatenate([begin, low]),
-        np.concatenate([begin, high]),
-        np.concatenate([[len(time)], n]),
-    )
+    curve = [times, survival, low, high, n]
+    if times[0] > 0:
+        curve = [np.concatenate([[first], v]) for first, v in zip((0, 1, 1, 1, len(time)), curve, strict=True)]
+    return SurvivalCurve(*curve)

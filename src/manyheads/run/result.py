@@ -119,7 +119,8 @@ class Run:
         protocol = replace(evaluate, split=split, model="finetuned" if finetuned else evaluate.model, who="all")
         members, engine = Members.of(range(len(federation))), self.training.engine
         self._tried = self._tried or tried_on(self.model, federation)
-        bench = Workbench(self.algorithm, self._tried, federation, engine.mode, engine.resolved_device(), Keep())
+        settings = (engine.mode, engine.resolved_device(), Keep(), self.training.class_weights)
+        bench = Workbench(self.algorithm, self._tried, federation, *settings)
         round = Round(self.rounds, self.training.seed, len(federation), len(federation))
         what = protocol.evaluation(self.algorithm, self.training.finetune)
         return bench.predictions(round, what, self.server, members, self._store.read(members.rows))
@@ -150,7 +151,7 @@ class Run:
 
     def summary(self) -> dict[str, Any]:
         """The facts of the run, as ``manyheads run --json`` prints them."""
-        column = self.history.column
+        column, evaluations = self.history.column, list(self.history.evaluations())
         return {
             "algorithm": self.algorithm.name,
             "rounds": self.rounds,
@@ -158,7 +159,8 @@ class Run:
             "loss": self.loss,
             "metrics": self.metrics,
             "protocol": self.protocol,
-            "final": [{k: v for k, v in f.items() if k != "per_client"} for f in self.final],
+            "evaluation": _brief(evaluations[-1]) if evaluations else None,
+            "final": [_brief(found) for found in self.final],
             "seed": self.training.seed,
             "seconds": sum(v for _, v in column("seconds")),
             "passes": sum(v for _, v in column("passes")),
@@ -169,3 +171,8 @@ class Run:
             "checksum": self.checksum,
             "out": None if self._temporary else str(self.directory.path),
         }
+
+
+def _brief(evaluation: dict[str, Any]) -> dict[str, Any]:
+    """An evaluation without the values of each client."""
+    return {name: value for name, value in evaluation.items() if name != "per_client"}

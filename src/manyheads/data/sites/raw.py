@@ -30,8 +30,19 @@ class RawTables:
     @property
     def rows(self) -> Samples:
         """The rows of all sites, not encoded yet."""
-        tables = [site.columns[self.survey.label] for site in self.survey.sites]
-        return Samples.of([(np.arange(len(labels)), labels) for labels in tables]).numbered(np.zeros(len(tables), int))
+        survey = self.survey
+        labels = [site.columns[survey.label] for site in survey.sites]
+        rows = Samples.of([(np.arange(len(y)), y) for y in labels]).numbered(np.zeros(len(labels), int))
+        return replace(rows, groups=self._values(survey.group), times=self._values(survey.time))
+
+    @property
+    def tested(self) -> np.ndarray | None:
+        """Which rows are for the test, if the tables say so."""
+        return self._values(self.survey.split)
+
+    def _values(self, column: str) -> np.ndarray | None:
+        """Those of all sites, one after another."""
+        return np.concatenate([site.columns[column] for site in self.survey.sites]) if column else None
 
     def select(self, clients: np.ndarray) -> RawTables:
         """The tables of some sites."""

@@ -46,7 +46,7 @@ class Sites(Reading):
     scale_target: bool = True
     """scale the target of a regression by shared statistics: a loss of 1 is then that of always predicting the mean"""
     test_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.2
-    """fraction of each client's samples that is held out for its test"""
+    """fraction of each client's samples that is held out for its test, unless there is a split of your own"""
 
     def federation(self, seed: int) -> Federation:
         survey = survey_of(self)
@@ -55,7 +55,9 @@ class Sites(Reading):
             raise UserError(f"{survey.errors[0]}{more}; see all: manyheads data check {self.path}")
         tables = RawTables(survey, self.scale_target, self._how())
         rows = tables.rows
-        aside = set_aside(rows, self.test_fraction, seed, strata=task_named(survey.task).strata)
+        aside = tables.tested
+        if aside is None:
+            aside = set_aside(rows, self.test_fraction, seed, strata=task_named(survey.task).strata)
         return Federation(
             name=Path(self.path).resolve().name.split(".")[0][:LONGEST_NAME],
             task=survey.task,
@@ -63,6 +65,7 @@ class Sites(Reading):
             client_names=tuple(site.name for site in survey.sites),
             label_names=survey.labels,
             doubts=tuple(str(p) for p in survey.problems),
+            own_test=tables.tested is not None,
             tables=tables,
             **tables.encoded(rows.where(~aside), test=rows.where(aside)),
         )
@@ -70,5 +73,5 @@ class Sites(Reading):
     def _how(self) -> dict[str, Any]:
         """The settings among the fields of :class:`Columns`."""
         owner = (self.client,) if self.client else CLIENT_NAMES
-        ignored = self.ignore + (owner if Path(self.path).is_file() else ())
+        ignored = self.ignore + self.roles + (owner if Path(self.path).is_file() else ())
         return {"ignored": ignored, "scaling": self.scaling, "missing": self.missing}
