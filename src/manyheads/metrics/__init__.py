@@ -5,6 +5,7 @@ from manyheads.metrics.auc import AUC
 from manyheads.metrics.average_precision import AveragePrecision
 from manyheads.metrics.balanced import BalancedAccuracy
 from manyheads.metrics.contributions import Contributions
+from manyheads.metrics.curves import calibration, confusion, roc
 from manyheads.metrics.deciding import deciding_metric
 from manyheads.metrics.f1 import F1
 from manyheads.metrics.fairness import spread
@@ -45,12 +46,15 @@ __all__ = [
     "Predictions",
     "SampleMetric",
     "Scores",
+    "calibration",
     "class_cosine_similarity",
+    "confusion",
     "deciding_metric",
     "layer_distances",
     "linear_cka",
     "metrics_for",
     "principal_angle_distance",
+    "roc",
     "spread",
     "total_variation",
     "wasserstein1",
