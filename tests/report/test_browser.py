@@ -17,7 +17,7 @@ from manyheads.data import Classes, Digits, federate
 from manyheads.experiments import ComparisonResult
 from manyheads.report import page, write_report
 from manyheads.report.live import Live
-from manyheads.report.runs import write_run_report
+from manyheads.report.run_page import write_run_report
 from manyheads.run import Training
 from manyheads.run.config_file import RunConfig
 
@@ -270,19 +270,24 @@ def test_a_live_page_grows_with_the_run(browser, tmp_path):
     config = RunConfig.of(FedRep(head_epochs=1), federation, Training(rounds=30), {"data": {"name": "digits"}})
     with Live(tmp_path / "run", config) as server:
         show(browser, server.address)
-        assert "Waiting for the first evaluation" in browser.find_element(By.ID, "state").text
+        assert "Waiting for the first round" in browser.find_element(By.ID, "state").text
         run.start()
         for known in (1, 2, 3):  # after the first, it has loaded itself again
-            until(browser, lambda known=known: len(marks(browser, "rounds", "symbol")) == known)
+            until(browser, lambda known=known: len(marks(browser, "training-loss", "symbol")) == known)
             rounds.release()
+        assert marks(browser, "rounds", "symbol") == []  # test scores are not drawn unless asked for
         rounds.release(27)
         until(browser, lambda: "has ended" in browser.find_element(By.ID, "state").text)
         run.join()
-        assert len(marks(browser, "rounds", "symbol")) == 30
+        assert len(marks(browser, "training-loss", "symbol")) == 30
+        last = json.loads((tmp_path / "run" / "history.jsonl").read_text().splitlines()[-1])
+        words = browser.find_element(By.ID, "words").text
+        assert words == f"FedRep: 30 of 30 rounds, training loss {last['train_loss']:.3g}."
+        assert "digits: 5 sites" in browser.find_element(By.TAG_NAME, "header").text
+        browser.find_element(By.CSS_SELECTOR, "section[aria-labelledby=scores] summary").click()
+        until(browser, lambda: len(marks(browser, "rounds", "symbol")) == 30)
         assert len(marks(browser, "bytes", "symbol")) == 30
         assert len(marks(browser, "sites", "rect")) == 5
-        last = json.loads((tmp_path / "run" / "history.jsonl").read_text().splitlines()[-1])["evaluation"]
-        assert f"30 of 30 rounds, accuracy {100 * last['accuracy']:.1f} %" in browser.find_element(By.ID, "words").text
         assert browser.get_log("browser") == []
         asked = browser.execute_script("return performance.getEntriesByType('resource').map((e) => e.name)")
         assert all(url.startswith(f"{server.address}history?from=") for url in asked)

@@ -74,12 +74,14 @@ def get(
     out: Annotated[Path | None, typer.Option(help="folder of all data  \\[default: MANYHEADS_DATA]")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Download a dataset from the Hugging Face hub (needs the extra [bold]hub[/bold]).
+    """Write a dataset to a folder: from the package, from a copy under MANYHEADS_DATA, or from the Hugging Face hub.
 
-    Files that are there already are kept; an interrupted download is continued when called again. The checksums are
-    written to SHA256SUMS. Without network, it says which files to put where.
+    The hub needs the extra [bold]hub[/bold]. Files that are there already are kept; an interrupted download is continued
+    when called again. The checksums are written to SHA256SUMS. Without network, it says which files to put where.
 
-    Example:
+    Examples:
+
+      manyheads data get heart --out my_data
 
       manyheads data get cifar10 --out ~/data
     """

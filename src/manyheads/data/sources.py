@@ -13,6 +13,7 @@ from manyheads.core.settings import build
 from manyheads.data.paths import siblings
 from manyheads.data.public.characters import Chars74k, Femnist
 from manyheads.data.public.digits import Digits
+from manyheads.data.public.hospitals import Heart, Parkinsons
 from manyheads.data.public.images import Cifar10, Cifar100, Emnist, FashionMnist, ImageFolder, Mnist
 from manyheads.data.public.text import Sent140
 from manyheads.data.sites.source import Sites
@@ -32,6 +33,8 @@ for _source in (
     Digits,
     LinearTasks,
     Sites,
+    Heart,
+    Parkinsons,
     Sent140,
     Mnist,
     FashionMnist,
@@ -69,7 +72,13 @@ def source_of(table: Mapping[str, Any]) -> Any:
 
 
 def name_of_path(path: str) -> str:
-    """The source that reads a path: the dataset that the folder is named after (``copies/mnist``), else ``sites``."""
-    folder = Path(path).resolve().name
-    known = SOURCES.get(folder)
-    return folder if known and "path" in known.__dataclass_fields__ and kind_of(Path(path)) == "folder" else Sites.name
+    """The source that reads a path: the dataset that the folder is named after (``copies/mnist``), else ``sites``.
+
+    Tables of one's own may be in a folder ``heart``: it is read as that dataset only if it has its tables.
+    """
+    folder = Path(path).resolve()
+    known = SOURCES.get(folder.name)
+    if not known or "path" not in known.__dataclass_fields__ or kind_of(folder) != "folder":
+        return Sites.name
+    tables = getattr(known, "tables", None)
+    return folder.name if tables is None or any(folder.rglob(tables)) else Sites.name

@@ -8,7 +8,7 @@ from itertools import product
 from typing import NamedTuple
 
 from manyheads.experiments.methods import TUNED
-from manyheads.experiments.results import ALONE
+from manyheads.experiments.results import ALONE, POOLED
 
 __all__ = ["Look", "display", "looks", "spoken"]
 
@@ -25,7 +25,12 @@ VARIANTS = ((14, 4), (4, 4), (12, 3, 3, 3, 3, 3), (14, 3, 4, 3))
 """strokes of variants of one method, such as ``fedrep(head_epochs=2)``"""
 
 _METHODS: dict[str, tuple[str, str, tuple[int, ...]]] = {
-    ALONE: ("Training alone", GREY, DASHED),
+    ALONE: ("Best alone", GREY, SOLID),
+    "majority": ("Majority or mean", GREY, (1, 3)),
+    "linear": ("Linear model alone", GREY, (3, 3)),
+    "trees": ("Boosted trees alone", GREY, (6, 2, 1, 2)),
+    "local": ("Network alone", GREY, DASHED),
+    POOLED: ("Pooled data", GREY, (12, 2, 2, 2)),
     "fedavg": ("FedAvg", BLUE, SOLID),
     "fedprox": ("FedProx", SKY, SOLID),
     "scaffold": ("SCAFFOLD", SKY, DOTTED),
@@ -87,12 +92,12 @@ def looks(names: Iterable[str]) -> dict[str, Look]:
 
 
 def spoken(text: str, names: Iterable[str]) -> str:
-    """Return a sentence with the methods' labels replaced by their display names.
+    """Return a sentence with the labels of these methods replaced by their display names.
 
-    >>> spoken("Federate, with fedavg+ft: better than fedavg.", ["local", "fedavg", "fedavg+ft"])
+    >>> spoken("Federate, with fedavg+ft: better than fedavg.", ["fedavg", "fedavg+ft"])
     'Federate, with FedAvg + fine-tuning: better than FedAvg.'
     """
-    known = sorted((n for n in names if n != ALONE), key=len, reverse=True)
+    known = sorted(names, key=len, reverse=True)
     if not known:
         return text
     pattern = rf"(?<![\w+-])({'|'.join(map(re.escape, known))})(?![\w+-])"

@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
+import numpy as np
 from torch import nn
 
 from manyheads.core.checkpoint import hash_tensors
@@ -15,7 +16,8 @@ from manyheads.core.errors import UserError
 from manyheads.core.history import History, metrics_of
 from manyheads.core.store import PersonalStore
 from manyheads.core.trees import State, Tree
-from manyheads.data import Encoding, Federation
+from manyheads.data import Encoding, Federation, Samples
+from manyheads.engines.evaluation import predict
 from manyheads.engines.workbench import Keep, Members, Workbench, model_of, tried_on
 from manyheads.metrics import Predictions
 from manyheads.models import Model, TriedModel
@@ -48,7 +50,7 @@ class Run:
     @property
     def warnings(self) -> tuple[str, ...]:
         """The warnings about the data, as ``manyheads data check`` prints them."""
-        return self.directory.warnings() if self.directory.encoding_path.exists() else ()
+        return self.directory.about().warnings
 
     @property
     def rounds(self) -> int:
@@ -117,16 +119,26 @@ class Run:
         protocol = replace(evaluate, split=split, model="finetuned" if finetuned else evaluate.model, who="all")
         members, engine = Members.of(range(len(federation))), self.training.engine
         self._tried = self._tried or tried_on(self.model, federation)
-        bench = Workbench(self.algorithm, self._tried, federation, engine.mode, engine.resolved_device(), Keep())
+        settings = (engine.mode, engine.resolved_device(), Keep(), self.training.class_weights)
+        bench = Workbench(self.algorithm, self._tried, federation, *settings)
         round = Round(self.rounds, self.training.seed, len(federation), len(federation))
         what = protocol.evaluation(self.algorithm, self.training.finetune)
         return bench.predictions(round, what, self.server, members, self._store.read(members.rows))
+
+    def everywhere(self, federation: Federation) -> np.ndarray:
+        """Outputs of every client's model for the test samples of all clients, [clients, samples, outputs]."""
+        self._tried = self._tried or tried_on(self.model, federation)
+        engine, test = self.training.engine, federation.test
+        bench = Workbench(self.algorithm, self._tried, federation, engine.mode, engine.resolved_device(), Keep())
+        data = bench.data(Samples(test.x, test.y, np.array([0, len(test.y)])), [0])
+        models = (self.client_model(client) for client in range(len(federation)))
+        return np.stack([predict(self._tried, bench.on_device(State(m=m)).m, data).outputs for m in models])
 
     def save(self, folder: str | Path) -> Path:
         """Copy the run to a folder that :func:`manyheads.load` reads."""
         directory = RunDirectory.create(Path(folder), self.directory.config())
         if self.directory.encoding_path.exists():
-            directory.write_data(self.encoding, self.warnings)
+            directory.write_data(self.encoding, self.directory.about())
         directory.write_trained(self.directory.trained())
         history = History(directory.history_path, self.history, of=directory.settings)
         history.rewrite()
@@ -139,7 +151,7 @@ class Run:
 
     def summary(self) -> dict[str, Any]:
         """The facts of the run, as ``manyheads run --json`` prints them."""
-        column = self.history.column
+        column, evaluations = self.history.column, list(self.history.evaluations())
         return {
             "algorithm": self.algorithm.name,
             "rounds": self.rounds,
@@ -147,9 +159,11 @@ class Run:
             "loss": self.loss,
             "metrics": self.metrics,
             "protocol": self.protocol,
-            "final": [{k: v for k, v in f.items() if k != "per_client"} for f in self.final],
+            "evaluation": _brief(evaluations[-1]) if evaluations else None,
+            "final": [_brief(found) for found in self.final],
             "seed": self.training.seed,
             "seconds": sum(v for _, v in column("seconds")),
+            "passes": sum(v for _, v in column("passes")),
             "bytes_up": sum(v for _, v in column("bytes_up")),
             "bytes_down": sum(v for _, v in column("bytes_down")),
             "warnings": list(self.warnings),
@@ -157,3 +171,8 @@ class Run:
             "checksum": self.checksum,
             "out": None if self._temporary else str(self.directory.path),
         }
+
+
+def _brief(evaluation: dict[str, Any]) -> dict[str, Any]:
+    """An evaluation without the values of each client."""
+    return {name: value for name, value in evaluation.items() if name != "per_client"}

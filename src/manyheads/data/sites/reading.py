@@ -24,6 +24,8 @@ __all__ = ["CLIENT_NAMES", "LABEL_NAMES", "Reading", "Site", "read_sites"]
 
 LABEL_NAMES = ("label", "target", "y", "class")
 CLIENT_NAMES = ("client", "site")
+BESIDE = ("SHA256SUMS", "ATTRIBUTION.md")
+"""files beside the tables of published data"""
 
 
 @settings
@@ -44,6 +46,17 @@ class Reading:
     """columns to leave out"""
     missing: Literal["mean", "error"] = "mean"
     """missing values: numbers are replaced by the mean of the training samples, or it is an error"""
+    group: str = ""
+    """column of what must not be divided, such as the patient: all rows of one are for training, or for a test"""
+    time: str = ""
+    """column of times, numbers or dates: tests are on rows that are later than all training rows of their client"""
+    split: str = ""
+    """column with your own split: train or test in every row"""
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The columns that say how rows are divided; they are no features."""
+        return tuple(filter(None, (self.group, self.time, self.split)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +132,8 @@ def _left_out(file: Path) -> str | None:
     table = file.name.endswith(EXTENSIONS)
     if file.name.startswith("~$"):
         return "a lock file of a program that has the table open"
+    if file.name in BESIDE:
+        return ""
     if file.name.startswith("."):
         return "a hidden file" if table else ""
     if kind_of(file) == "folder":

@@ -17,6 +17,7 @@ from manyheads.core.words import quoted
 from manyheads.data.sites.cleaning import clean_feature, clean_labels, is_category, task_of, unclear_numbers
 from manyheads.data.sites.problems import Problem
 from manyheads.data.sites.reading import Reading, Site, read_sites
+from manyheads.data.sites.roles import check_roles, clean_roles
 from manyheads.data.sites.values import is_missing, ordered
 
 __all__ = ["Survey", "survey_of"]
@@ -42,6 +43,10 @@ class Survey:
     categories: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     """of a classification: the names of the classes, in order"""
+    group: str = ""
+    time: str = ""
+    split: str = ""
+    """columns by which rows are divided, if there are any; see :class:`Reading`"""
 
     @property
     def errors(self) -> list[Problem]:
@@ -91,7 +96,10 @@ def survey_of(reading: Reading) -> Survey:
     sites, label, problems = read_sites(reading)
     if not sites:
         return Survey(reading.path, tuple(problems))
-    features = [c for c in sites[0].columns if c != label]
+    if wrong := check_roles(reading, sites, label):
+        problems += wrong
+        reading = replace(reading, group="", time="", split="")
+    features = [c for c in sites[0].columns if c not in (label, reading.group, reading.split)]
     if not features:
         problems.append(Problem("error", reading.path, "there is no column besides the label", "add feature columns"))
     kinds = {f: is_category(f, sites) or f in reading.categories for f in features}
@@ -105,7 +113,9 @@ def survey_of(reading: Reading) -> Survey:
         for feature in features:
             columns[feature], more = clean_feature(site, feature, kinds[feature], reading.missing)
             problems += more
-        clean.append(replace(site, columns=columns | {label: site.columns[label]}))
+        roles, more = clean_roles(reading, site, columns)
+        problems += more
+        clean.append(replace(site, columns=columns | roles | {label: site.columns[label]}))
     task = task_of(reading, [s.columns[label] for s in sites])
     clean, more = clean_labels(clean, label, task)
     survey = Survey(
@@ -114,9 +124,12 @@ def survey_of(reading: Reading) -> Survey:
         tuple(clean),
         task,
         label,
-        tuple(f for f in features if not kinds[f]),
-        tuple(f for f in features if kinds[f]),
+        tuple(f for f in features if not kinds[f] and f != reading.time),
+        tuple(f for f in features if kinds[f] and f != reading.time),
         ordered({v for s in clean for v in _distinct(s.columns[label])}) if task == "classification" else (),
+        group=reading.group,
+        time=reading.time,
+        split=reading.split,
     )
     return replace(survey, problems=(*survey.problems, *_doubts(survey)))
 
