@@ -114,8 +114,8 @@ def survey_of(reading: Reading) -> Survey:
     kinds = {f: is_category(f, sites) or f in reading.categories for f in features}
     guessed = [f for f in features if kinds[f] and f not in reading.categories]
     problems += unclear_numbers(reading, sites, guessed, "name the column in --data.categories")
-    if wrong := check_task(reading, sites[0].columns[label]):
-        problems.append(wrong)
+    if misfit := check_task(reading, sites[0].columns[label]):
+        problems.append(misfit)
         return Survey(reading.path, tuple(problems))
     if reading.task == "auto" and sites[0].columns[label].ndim == 1:
         problems += unclear_numbers(reading, sites, [label], "say --data.task classification")
