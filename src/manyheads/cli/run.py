@@ -159,8 +159,9 @@ def _show(result: Run) -> None:
     table = Table(show_header=False, box=None)
     score = next(iter(facts["metrics"]), "loss")
     table.add_row(title_of(score), bold(_number(facts["metrics"].get(score))) + f"  ({facts['protocol']})")
-    for name in result.training.evaluate.metrics:
-        table.add_row(title_of(name), _number(facts["metrics"][name]))
+    table.add_row("", _spread(facts["evaluation"], score))
+    for name in [name for name in facts["metrics"] if name != score]:
+        table.add_row(title_of(name), f"{_number(facts['metrics'][name])}  {_spread(facts['evaluation'], name)}")
     for final in facts["final"]:
         if final.get(score) is not None:
             name = "new clients" if final["who"] == "new" else "fine-tuned"
@@ -172,6 +173,15 @@ def _show(result: Run) -> None:
         table.add_row("dropped", f"{facts['dropped_uploads']} uploads")
     table.add_row("run", facts["out"])
     Plain(wrap=True).print(table)
+
+
+def _spread(evaluation: dict[str, Any], name: str) -> str:
+    """Return how a metric differs between clients at the last evaluation, and where it is not defined."""
+    facts = {"spread": evaluation.get(f"{name}_std"), "worst tenth": evaluation.get(f"{name}_worst_decile")}
+    words = [f"{what} {value:.4f}" for what, value in facts.items() if value is not None]
+    if f"{name}_clients" in evaluation:
+        words.append(f"defined at {evaluation[f'{name}_clients']} of {evaluation['clients']} clients")
+    return f"({', '.join(words)})" if words else ""
 
 
 def _number(value: float | None) -> str:

@@ -147,7 +147,7 @@ class _Trials:
         pooled = label == POOLED
         method = self.methods[LOCAL] if pooled else self.methods[label]
         rates = method.rates(self.plan.comparison.rates, len(self.plan.federation))
-        rounds = self.plan.most_rounds_of(method.label)
+        rounds = self.plan.most_rounds_of(label)
         return {
             fold: {
                 rate: self.study.trial(method, rate, self.study.seed, fold, "tuning", rounds, pooled) for rate in rates
@@ -169,8 +169,7 @@ class _Trials:
         found: dict[str, Tuned] = {}
         diverged: dict[str, str] = {}
         for label in self.labels:
-            limit = self.plan.most_rounds_of(LOCAL if label == POOLED else label)
-            outcome = tuned(self.study, list(self._rates(label).values()), limit)
+            outcome = tuned(self.study, list(self._rates(label).values()), self.plan.most_rounds_of(label))
             if isinstance(outcome, Tuned):
                 found[label] = outcome
             else:

@@ -143,7 +143,8 @@ class Run:
 
     def _bench(self, federation: Federation) -> Workbench:
         self._tried, engine = self._tried or tried_on(self.model, federation), self.training.engine
-        return Workbench(self.algorithm, self._tried, federation, engine.mode, engine.resolved_device(), Keep())
+        settings = (engine.mode, engine.resolved_device(), Keep(), self.training.class_weights)
+        return Workbench(self.algorithm, self._tried, federation, *settings)
 
     def _last_round(self, federation: Federation) -> Round:
         return Round(self.rounds, self.training.seed, len(federation), len(federation))
@@ -172,7 +173,7 @@ class Run:
 
     def summary(self) -> dict[str, Any]:
         """The facts of the run, as ``manyheads run --json`` prints them."""
-        column = self.history.column
+        column, evaluations = self.history.column, list(self.history.evaluations())
         return {
             "algorithm": self.algorithm.name,
             "rounds": self.rounds,
@@ -180,7 +181,8 @@ class Run:
             "loss": self.loss,
             "metrics": self.metrics,
             "protocol": self.protocol,
-            "final": [{k: v for k, v in f.items() if k != "per_client"} for f in self.final],
+            "evaluation": _brief(evaluations[-1]) if evaluations else None,
+            "final": [_brief(found) for found in self.final],
             "seed": self.training.seed,
             "seconds": sum(v for _, v in column("seconds")),
             "passes": sum(v for _, v in column("passes")),
@@ -191,3 +193,8 @@ class Run:
             "checksum": self.checksum,
             "out": None if self._temporary else str(self.directory.path),
         }
+
+
+def _brief(evaluation: dict[str, Any]) -> dict[str, Any]:
+    """An evaluation without the values of each client."""
+    return {name: value for name, value in evaluation.items() if name != "per_client"}
