@@ -16,7 +16,7 @@ from manyheads.experiments.differences import Scored, scored
 from manyheads.experiments.outcomes import OutOfFold
 from manyheads.metrics import METRICS, Predictions
 
-SITES, FEATURES, FOLDS, FRESH = 4, 10, 5, 2000
+SITES, FEATURES, FOLDS, FRESH = 4, 10, 5, 1000
 DIRECTIONS = (1 + 0.5 * np.random.default_rng(0).normal(size=(SITES, FEATURES))) / FEATURES**0.5
 """in which features tell the label, at each site: alike, but not the same"""
 Data = tuple[np.ndarray, np.ndarray]

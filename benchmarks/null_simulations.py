@@ -14,7 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
@@ -26,7 +26,7 @@ from scipy import stats
 from manyheads.experiments.differences import differences
 from manyheads.metrics import METRICS
 from manyheads.metrics.discoveries import discoveries
-from manyheads.metrics.paired import Differences, Estimate, Kind, estimate, overall
+from manyheads.metrics.paired import NOTHING, Differences, Estimate, Kind, estimate, overall
 from manyheads.metrics.power import needed
 
 OUT = Path(__file__).parent.parent / "results" / "null-simulations.json"
@@ -95,44 +95,48 @@ def false_discoveries(rng: np.random.Generator, s: Scenario) -> Facts:
 
 def learned(p: Problem, repetitions: int, seed: int) -> dict[str, list[float]]:
     """Coverage of cross-validation's intervals for the expected gain, with three intervals beside each other."""
-    metric = METRICS[p.metric]()
-    sign = 1 if metric.higher_is_better else -1
-    kinds: dict[str, Kind] = {"gain": "measure", "level": "measure"}
-    if p.metric != "rmse":
-        kinds = {"gain": "difference", "level": "share"}
+    sign = 1 if METRICS[p.metric].higher_is_better else -1
+    kinds: tuple[Kind, Kind] = ("measure", "measure") if p.metric == "rmse" else ("difference", "share")
     tried = [crossed(np.random.default_rng([seed, r]), p) for r in range(repetitions)]
-    true = [np.mean([t.fresh[i] for t in tried], axis=(0, 2)) for i in (0, 1)]  # [sites]
-    rows = []
-    for t in tried:
-        facts: Facts = {}
-        gains = list(differences(t.scores[0], t.scores[1], sign).values())
-        levels = [s for s in t.scores[1] if s is not None]
-        for what, sites, truth in (("gain", gains, sign * (true[0] - true[1])), ("level", levels, true[1])):
-            for name, interval in INTERVALS.items():
-                found = [interval([site], kinds[what]) for site in sites]
-                mean = interval(sites, kinds[what])
-                hits = [low <= real <= high for (low, high), real in zip(found, truth, strict=True)]
-                facts |= {
-                    f"{what}, {name}, covers": np.mean(hits),
-                    f"{what}, {name}, width": np.mean([high - low for low, high in found]),
-                    f"mean {what}, {name}, covers": mean[0] <= truth.mean() <= mean[1],
-                }
-        rows.append(facts)
-    return {"true gain": [float(sign * (true[0] - true[1]).mean()), 0.0], **summary(rows)}
+    first, second = (np.mean([t.fresh[i] for t in tried], axis=(0, 2)) for i in (0, 1))  # [sites]
+    gains = [list(differences(*t.scores, sign).values()) for t in tried]
+    levels = [[score for score in t.scores[1] if score is not None] for t in tried]
+    result = {"true gain": [float(sign * (first - second).mean()), 0.0]}
+    for what, found, truth, kind in (
+        ("gain", gains, sign * (first - second), kinds[0]),
+        ("level", levels, second, kinds[1]),
+    ):
+        rows = summary([_intervals(sites, truth, kind) for sites in found])
+        result |= {f"{what}, {name}": pair for name, pair in rows.items()}
+        result[f"{what}, deviation over that of samples"] = _ratio(found, kind)
+    return result
 
 
-def _ours(sites: list[Differences], kind: Kind) -> tuple[float, float]:
-    return overall(sites, kind).interval()
+def _intervals(sites: list[Differences], truth: np.ndarray, kind: Kind) -> Facts:
+    """How often each kind of interval covers, over the sites and for their mean, and how wide it is."""
+    facts: Facts = {}
+    for name, interval in INTERVALS.items():
+        own, mean = [interval([site], kind) for site in sites], interval(sites, kind)
+        facts |= {
+            f"{name}, covers": np.mean([low <= real <= high for (low, high), real in zip(own, truth, strict=True)]),
+            f"{name}, width": np.mean([high - low for low, high in own]),
+            f"{name}, covers mean": mean[0] <= truth.mean() <= mean[1],
+        }
+    return facts
 
 
-def _samples_alone(sites: list[Differences], kind: Kind) -> tuple[float, float]:
+def _ratio(found: list[list[Differences]], kind: Kind) -> list[float]:
+    """The standard deviation over repetitions, over that which the variance of the samples alone gives."""
+    values = np.array([[site.values.mean() for site in sites] for sites in found])
+    variances = np.array([[_unfolded([site], kind).common.variance for site in sites] for sites in found])
+    ratio = float((values.var(axis=0, ddof=1).mean() / variances.mean()) ** 0.5)
+    return [ratio, ratio / (2 * values.size) ** 0.5]
+
+
+def _unfolded(sites: list[Differences], kind: Kind) -> Estimate:
     """As if all test samples were predicted by one model that was given."""
-    each = [site._replace(fold=np.zeros_like(site.fold), runs=None) for site in sites]
-    return overall(each, kind).interval() if len(each) == 1 else _no_sites(overall(each, kind))
-
-
-def _no_sites(found: Estimate) -> tuple[float, float]:
-    return replace(found, runs=found.noise).interval()
+    found = overall([site._replace(fold=np.zeros_like(site.fold), runs=None) for site in sites], kind)
+    return replace(found, runs=NOTHING)
 
 
 def _nadeau_bengio(sites: list[Differences], kind: Kind) -> tuple[float, float]:
@@ -144,8 +148,8 @@ def _nadeau_bengio(sites: list[Differences], kind: Kind) -> tuple[float, float]:
 
 
 INTERVALS: dict[str, Callable[[list[Differences], Kind], tuple[float, float]]] = {
-    "ours": _ours,
-    "samples alone": _samples_alone,
+    "ours": lambda sites, kind: overall(sites, kind).interval(),
+    "samples alone": lambda sites, kind: _unfolded(sites, kind).interval(),
     "Nadeau-Bengio": _nadeau_bengio,
 }
 
@@ -172,66 +176,75 @@ def planned(s: Scenario, more: str, repetitions: int, seed: int) -> dict[str, li
     return result | summary([{"found": row.p_value < 0.05} for row in rows])
 
 
-def tasks() -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...], dict[str, Any], int]]:
-    """Section, function, its first arguments, what is varied, repetitions."""
+class Task(NamedTuple):
+    """One row of the results."""
+
+    section: str
+    run: Callable[..., dict[str, list[float]]]
+    arguments: tuple[Any, ...]
+    repetitions: int
+
+    @property
+    def varied(self) -> dict[str, Any]:
+        return next(asdict(each) for each in self.arguments if isinstance(each, Scenario | Problem))
+
+
+def tasks() -> Iterator[Task]:
     for (folds, seeds), (common, own), methods in product(DESIGNS, SHIFTS, (1, 9)):
         s = Scenario(folds=folds, seeds=seeds, common=common, own=own, methods=methods)
-        yield "null", repeated, (outcome, s), asdict(s), 2000
-    for (folds, seeds), (common, own), metric in product(DESIGNS, SHIFTS, ("balanced_accuracy", "auc")):
-        s = Scenario(metric, folds, seeds, common, own)
-        yield "null", repeated, (outcome, s), asdict(s), 1000
+        yield Task("null", repeated, (outcome, s), 1000)
+    for (folds, seeds), (common, own), metric in product(DESIGNS, SHIFTS[::2], ("balanced_accuracy", "auc")):
+        yield Task("null", repeated, (outcome, Scenario(metric, folds, seeds, common, own)), 500)
     for (folds, seeds), alike in product(DESIGNS, (0.6, 0.98)):
-        s = Scenario(folds=folds, seeds=seeds, own=0.01, alike=alike)
-        yield "null", repeated, (outcome, s), asdict(s), 1000
+        yield Task("null", repeated, (outcome, Scenario(folds=folds, seeds=seeds, own=0.01, alike=alike)), 500)
     for (folds, seeds), own in product(DESIGNS, (0.0, 0.03)):
-        s = Scenario(folds=folds, seeds=seeds, own=own)
-        yield "mixed", repeated, (false_discoveries, s), asdict(s), 1000
+        yield Task("mixed", repeated, (false_discoveries, Scenario(folds=folds, seeds=seeds, own=own)), 500)
     for (folds, seeds), gain in product(DESIGNS, (0.02, 0.05, 0.1)):
-        s = Scenario(folds=folds, seeds=seeds, own=0.01, gain=gain)
-        yield "planted", repeated, (outcome, s), asdict(s), 1000
+        yield Task("planted", repeated, (outcome, Scenario(folds=folds, seeds=seeds, own=0.01, gain=gain)), 500)
     for (folds, seeds), gain in product(((1, 3), (1, 5), (5, 1), (5, 3)), (0.02, 0.05, 0.1)):
         s = Scenario(folds=folds, seeds=seeds, gain=gain, sizes=(100,))
-        yield "samples needed", planned, (s, "samples"), asdict(s), 1000
-    for gain, own in product((0.02, 0.05), (0.01, 0.03)):
+        yield Task("samples needed", planned, (s, "samples"), 500)
+    for own, gain in product((0.01, 0.03), (0.02, 0.05)):
         s = Scenario(folds=1, seeds=3, own=own, gain=gain, sizes=(2000,))
-        yield "seeds needed", planned, (s, "seeds"), asdict(s), 1000
-    alone = {name: (name, False) for name in ("logistic", "tree", "majority", "ridge")}
+        yield Task("seeds needed", planned, (s, "seeds"), 500)
     for samples, signal in product((30, 100, 300), (0.0, 1.0)):
         for metric, first, second in (
-            ("accuracy", ("logistic", True), alone["logistic"]),
-            ("accuracy", alone["logistic"], alone["tree"]),
-            ("accuracy", alone["logistic"], alone["majority"]),
-            ("auc", ("logistic", True), alone["logistic"]),
-            ("rmse", ("ridge", True), alone["ridge"]),
+            ("accuracy", ("logistic", True), ("logistic", False)),
+            ("accuracy", ("logistic", False), ("tree", False)),
+            ("accuracy", ("logistic", False), ("majority", False)),
+            ("auc", ("logistic", True), ("logistic", False)),
+            ("rmse", ("ridge", True), ("ridge", False)),
         ):
-            p = Problem(metric, samples, signal, first, second)
-            yield "learners", learned, (p,), asdict(p), 500
+            yield Task("learners", learned, (Problem(metric, samples, signal, first, second),), 250)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--share", type=float, default=1.0, help="of the repetitions")
-    parser.add_argument("--section", help="only this one; the others are kept as they are in the file")
+    parser.add_argument("--sections", nargs="*", help="only these; the others stay as they are in the file")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--out", type=Path, default=OUT)
     args = parser.parse_args()
-    chosen = [task for task in tasks() if args.section in (None, task[0])]
+    kept = json.loads(args.out.read_text(encoding="utf-8"))["sections"] if args.sections else {}
+    chosen = [task for task in tasks() if not args.sections or task.section in args.sections]
     sections: dict[str, list[dict[str, Any]]] = {}
-    if args.section:
-        sections = json.loads(args.out.read_text(encoding="utf-8"))["sections"] | {args.section: []}
     with ProcessPoolExecutor(args.workers) as pool:
         done = [
-            pool.submit(task[1], *task[2], max(round(args.share * task[4]), 10), seed)
+            pool.submit(task.run, *task.arguments, max(round(args.share * task.repetitions), 10), seed)
             for seed, task in enumerate(chosen)
         ]
-        for (section, _, _, varied, repetitions), result in zip(chosen, done, strict=True):
+        for task, result in zip(chosen, done, strict=True):
             found = {name: [round(x, 5) for x in pair] for name, pair in result.result().items()}
-            row = {"varied": varied, "repetitions": max(round(args.share * repetitions), 10), "found": found}
-            sections.setdefault(section, []).append(row)
-            print(section, varied, flush=True)
+            row = {"varied": task.varied, "repetitions": max(round(args.share * task.repetitions), 10), "found": found}
+            sections.setdefault(task.section, []).append(row)
+            write(args.out, kept | sections)
+            print(task.section, task.varied, flush=True)
+
+
+def write(path: Path, sections: dict[str, list[dict[str, Any]]]) -> None:
     machine = {"numpy": np.__version__, "scipy": scipy.__version__, "scikit-learn": sklearn.__version__}
-    text = json.dumps({"error": "each value has its Monte Carlo error", "sections": sections, "machine": machine})
-    args.out.write_text(text.replace('{"varied"', '\n{"varied"') + "\n", encoding="utf-8")
+    text = json.dumps({"pairs": "a mean and its Monte Carlo error", "sections": sections, "machine": machine})
+    path.write_text(text.replace('{"varied"', '\n{"varied"') + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
