@@ -15,6 +15,7 @@ from manyheads.data.public.characters import Chars74k, Femnist
 from manyheads.data.public.digits import Digits
 from manyheads.data.public.hospitals import Heart, Parkinsons
 from manyheads.data.public.images import Cifar10, Cifar100, Emnist, FashionMnist, ImageFolder, Mnist
+from manyheads.data.public.tcga import TcgaBrca
 from manyheads.data.public.text import Sent140
 from manyheads.data.sites.source import Sites
 from manyheads.data.synthetic import LinearTasks
@@ -35,6 +36,7 @@ for _source in (
     Sites,
     Heart,
     Parkinsons,
+    TcgaBrca,
     Sent140,
     Mnist,
     FashionMnist,
@@ -80,5 +82,5 @@ def name_of_path(path: str) -> str:
     known = SOURCES.get(folder.name)
     if not known or "path" not in known.__dataclass_fields__ or kind_of(folder) != "folder":
         return Sites.name
-    tables = getattr(known, "tables", None)
-    return folder.name if tables is None or any(folder.rglob(tables)) else Sites.name
+    mark = getattr(known, "known_by", None)
+    return folder.name if mark is None or any(folder.rglob(mark)) else Sites.name
