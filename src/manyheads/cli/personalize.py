@@ -162,7 +162,7 @@ def _show_further(facts: dict[str, Any], console: Plain) -> None:
     """Print the task's other metrics, with a dash where one is not defined."""
     console.print(f"\n{'':20}{'before':10}after")
     for metric in metrics_for(task_named(facts["task"]))[1:]:
-        before, after = (f"{v:.4g}" if (v := facts[at][metric.name]) is not None else "-" for at in ("before", "after"))
+        before, after = (f"{v:.3g}" if (v := facts[at][metric.name]) is not None else "-" for at in ("before", "after"))
         console.print(f"{metric.title:20}{before:10}{after}")
 
 

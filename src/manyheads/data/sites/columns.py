@@ -25,7 +25,7 @@ class Columns:
     """
 
     label: str
-    """the label column"""
+    """the label column; of survival, the two columns TIME,EVENT"""
     numbers: tuple[str, ...] = ()
     """columns of numbers"""
     mean: tuple[float, ...] = ()

@@ -92,7 +92,7 @@ class RawTables:
 
     def _target_scaling(self, train: Sequence[np.ndarray]) -> tuple[float, float]:
         survey = self.survey
-        if survey.task == "classification" or not self.scale_target:
+        if survey.task != "regression" or not self.scale_target:
             return 0.0, 1.0
         targets = [site.columns[survey.label][rows, None] for site, rows in zip(survey.sites, train, strict=True)]
         shared = Moments.merged([Moments.of(y) for y in targets])
