@@ -34,9 +34,9 @@ RUN = ["run", "--data", "digits", "--partition", "classes:3", "--clients", "6", 
 
 
 @pytest.fixture
-def run(compared):
+def run(trained):
     """A finished run's folder."""
-    return next(Path(compared, "runs").glob("fedrep*"))
+    return trained["fedrep"]
 
 
 @pytest.fixture
