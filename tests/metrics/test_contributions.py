@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 
 from manyheads.metrics import METRICS, Contributions, Metric, Predictions
 from manyheads.metrics.contributions import GROUPS, jackknife
@@ -147,7 +148,9 @@ def test_auc_of_classes_that_the_client_has():
     rng = np.random.default_rng(7)
     own = drawn(rng, rng.integers(0, 2, 50), 3)
     found = METRICS["auc"]().contributions(own, one_fold(own))
-    assert found.value == pytest.approx(np.mean([delong(own.log_odds(c), own.labels == c)[0] for c in (0, 1)]))
+    assert found.value == pytest.approx(
+        np.mean([delong(softmax(own.outputs, axis=1)[:, c], own.labels == c)[0] for c in (0, 1)])
+    )
 
 
 # -- the jackknife ----------------------------------------------------------------------------------------------------

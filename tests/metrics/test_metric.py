@@ -79,7 +79,8 @@ def run_on(federation, **evaluate):
 def test_a_metric_in_a_run(two_classes):
     run = run_on(two_classes, metrics=("my_auc", "my_brier"))
     found = run.history[-1]["evaluation"]
-    assert found["metrics"] == ["accuracy", "loss", "my_auc", "my_brier"]
+    assert found["metrics"][-2:] == ["my_auc", "my_brier"]
+    assert [r["evaluation"]["metrics"] for r in run.history[:2]] == [["accuracy", "loss", "my_auc", "my_brier"]] * 2
     assert found["per_client"]["client"] == [0, 1, 3]
     predictions = run.predictions(two_classes)
     mine = [AUC().of_client(predictions.client(i)) for i in (0, 1)]
@@ -93,6 +94,23 @@ def test_a_metric_in_a_run(two_classes):
     assert found["my_brier_worst_decile"] == pytest.approx(max(brier))  # the lower the better
     assert run.metrics == {name: found[name] for name in found["metrics"]} == run.summary()["metrics"]
     assert run.history.column("my_auc")[-1] == (3, found["my_auc"])
+
+
+def test_the_metrics_of_the_task_where_the_evaluation_is_reported(two_classes):
+    """After the last round, or each of the last ten; they are scikit-learn's, where both classes are there."""
+    run = run_on(two_classes)
+    found = run.history[-1]["evaluation"]
+    names = ["accuracy", "loss", "balanced_accuracy", "auc", "average_precision", "f1", "brier", "calibration_error"]
+    assert found["metrics"] == names == list(run.metrics)
+    assert [r["evaluation"]["metrics"] for r in run.history[:2]] == [["accuracy", "loss"]] * 2
+    own = [run.predictions(two_classes).client(i) for i in (0, 1)]
+    assert found["auc"] == pytest.approx(np.mean([roc_auc_score(p.labels, p.probabilities[:, 1]) for p in own]))
+    assert run.summary()["evaluation"]["auc_clients"] == found["auc_clients"] == 2
+    assert "auc_clients" in found
+    assert "per_client" not in run.summary()["evaluation"]
+    each = simulate(FedAvg(), linear(2), two_classes, rounds=12, evaluate=Evaluate(report="mean_last_10", every=12))
+    assert [r for r, _ in each.history.column("auc")] == list(range(3, 13))
+    assert each.metrics["auc"] == pytest.approx(np.mean([v for _, v in each.history.column("auc")]))
 
 
 def test_weights_of_clients_where_it_is_defined(two_classes):
@@ -149,7 +167,7 @@ def test_of_a_regression():
         evaluate=Evaluate(metrics=("my_r2",), every=20),
     )
     found = run.history[-1]["evaluation"]
-    assert found["metrics"] == ["rmse", "loss", "my_r2"]
+    assert found["metrics"] == ["rmse", "loss", "mae", "r2", "my_r2"]
     assert found["accuracy"] is None
     assert 0 < found["my_r2"] < 1
     with pytest.raises(
@@ -212,8 +230,10 @@ def test_defined_nowhere():
 
 
 def test_metrics_of_a_task_come_first_and_once():
-    names = [m.name for m in metrics_for(task_named("classification"), ("my_brier", "loss", "my_brier"))]
-    assert names == ["accuracy", "loss", "my_brier"]
+    task = task_named("classification")
+    names = [m.name for m in metrics_for(task, ("my_brier", "loss", "auc", "my_brier"), further=False)]
+    assert names == ["accuracy", "loss", "my_brier", "auc"]
+    assert [m.name for m in metrics_for(task, ("my_brier", "auc"))] == [*task.metrics, *task.further, "my_brier"]
 
 
 def test_the_worst_tenth_is_on_the_bad_side():

@@ -16,6 +16,7 @@ from manyheads.cli.typed import OwnAlgorithm, OwnModel, import_own
 from manyheads.core.errors import UserError, one_of
 from manyheads.core.plain import to_json, visible
 from manyheads.core.tasks import task_named
+from manyheads.metrics import metrics_for
 from manyheads.onboarding import personalize as make_personal
 from manyheads.onboarding import save_personal
 from manyheads.onboarding.export import FORMATS, require
@@ -159,6 +160,7 @@ def _show(facts: dict[str, Any]) -> None:
     words = {"before": facts["before"]["model"], "after": _training(facts)}
     for name, score, text in (*((n, facts[n], w) for n, w in words.items()), ("no model", base, always)):
         console.print(f"{name:10}{number(score):10}{_certainty(score, facts['held_out']) if classes else ''}{text}")
+    _show_further(facts, console)
     if len(curve) > 1:
         console.print(f"\n{'samples':10}{measure:10}of {curve[0]['subsets']} random subsets")
         for point in curve:
@@ -171,6 +173,14 @@ def _show(facts: dict[str, Any]) -> None:
     for kind, difference in facts["exports"].items():
         console.print(f"export   {FORMATS[kind]}, checked: its outputs differ by at most {difference:.1g}")
     console.print(f"use it   manyheads predict {shlex.quote(facts['out'])} DATA")
+
+
+def _show_further(facts: dict[str, Any], console: Plain) -> None:
+    """Print the task's other metrics, with a dash where one is not defined."""
+    console.print(f"\n{'':20}{'before':10}after")
+    for metric in metrics_for(task_named(facts["task"]))[1:]:
+        before, after = (f"{v:.3g}" if (v := facts[at][metric.name]) is not None else "-" for at in ("before", "after"))
+        console.print(f"{metric.title:20}{before:10}{after}")
 
 
 def _training(facts: dict[str, Any]) -> str:

@@ -47,6 +47,8 @@ class Task(ABC):
     """whether the loss of a sample depends on the others of the batch; :meth:`losses` is then given one client's alone"""
     metrics: ClassVar[tuple[str, ...]] = ("loss",)
     """names of the metrics of every evaluation; the first is the score by which methods are compared"""
+    further: ClassVar[tuple[str, ...]] = ()
+    """names of further metrics, which take longer: of the evaluations that are reported"""
     reported: ClassVar[float] = 1.0
     """factor from the loss that training minimises to the one that is reported"""
     loss_words: ClassVar[str] = ""
@@ -141,6 +143,7 @@ class Classification(Task):
     name = "classification"
     classes = True
     metrics = ("accuracy", "loss")
+    further = ("balanced_accuracy", "auc", "average_precision", "f1", "brier", "calibration_error")
     closed_form = _CrossEntropy()
 
     def losses(self, outputs: Tensor, labels: Tensor) -> Tensor:
@@ -155,6 +158,7 @@ class Regression(Task):
 
     name = "regression"
     metrics = ("rmse", "loss")
+    further = ("mae", "r2")
     reported = 2.0
     loss_words = "squared error"
     closed_form = _SquaredError()

@@ -82,5 +82,5 @@ def name_of_path(path: str) -> str:
     known = SOURCES.get(folder.name)
     if not known or "path" not in known.__dataclass_fields__ or kind_of(folder) != "folder":
         return Sites.name
-    tables = getattr(known, "tables", None)
-    return folder.name if tables is None or any(folder.rglob(tables)) else Sites.name
+    mark = getattr(known, "known_by", None)
+    return folder.name if mark is None or any(folder.rglob(mark)) else Sites.name

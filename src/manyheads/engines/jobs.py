@@ -59,7 +59,7 @@ class Trained:
 def train_chunk(bench: Workbench, common: Broadcast, chunk: Chunk) -> Trained:
     """Train a chunk of clients, and do the server's check of their replies."""
     download, kept = bench.on_device(common.download | chunk.own), bench.on_device(chunk.kept)
-    data = bench.data(bench.federation.train, chunk.members.rows, bench.federation.augment)
+    data = bench.training_data(bench.federation, chunk.members.rows)
     if bench.algorithm.pooled and bench.mode != "loop" and not bench.model.mixes and not data.task.joint:
         pooled = _pooled(bench, common, chunk.members, data, download, kept)
         if pooled is not None:

@@ -50,7 +50,7 @@ def run_comparison(
     unfit = unfit_baselines(plan.comparison.baselines, plan.federation)
     baselines = [name for name in plan.comparison.baselines if name not in unfit]
     trials = _Trials(plan, study, methods)
-    study.refuse_other()
+    study.refuse_other(trials.tuning[0].config)
     begin()
     with at_work(study, plan.training.engine.resolved_workers(), progress, say) as do:
         fits = [AloneTask(name, fold, pooled) for name in baselines for fold, pooled in trials.places]
@@ -65,7 +65,7 @@ def run_comparison(
         tuned={name: each for name, each in chosen.items() if name in finals},
         finals=finals,
         baselines=tuple(baselines),
-        metrics=tuple(metrics_for(task_named(plan.federation.task), (metric.name, *plan.comparison.metrics))),
+        metrics=tuple(metrics_for(task_named(plan.federation.task), (metric.name, *plan.comparison.metrics), True)),
         target=plan.comparison.target,
     )
     if not baselines and LOCAL not in finals:
@@ -147,7 +147,7 @@ class _Trials:
         pooled = label == POOLED
         method = self.methods[LOCAL] if pooled else self.methods[label]
         rates = method.rates(self.plan.comparison.rates, len(self.plan.federation))
-        rounds = self.plan.most_rounds_of(method.label)
+        rounds = self.plan.most_rounds_of(label)
         return {
             fold: {
                 rate: self.study.trial(method, rate, self.study.seed, fold, "tuning", rounds, pooled) for rate in rates
@@ -169,8 +169,7 @@ class _Trials:
         found: dict[str, Tuned] = {}
         diverged: dict[str, str] = {}
         for label in self.labels:
-            limit = self.plan.most_rounds_of(LOCAL if label == POOLED else label)
-            outcome = tuned(self.study, list(self._rates(label).values()), limit)
+            outcome = tuned(self.study, list(self._rates(label).values()), self.plan.most_rounds_of(label))
             if isinstance(outcome, Tuned):
                 found[label] = outcome
             else:

@@ -22,7 +22,7 @@ def predictions_of(federation: Federation, samples: Samples, outputs: np.ndarray
     found = torch.from_numpy(np.asarray(outputs, np.float32))
     labels = torch.from_numpy(np.array(samples.y)).to(task.label_type(found))
     sizes = samples.sizes.tolist() if task.joint else [len(labels)]  # of a joint loss, each client has its own
-    losses = [task.losses(*own) for own in zip(found.split(sizes), labels.split(sizes), strict=True)]
+    losses = [task.losses(*own) for own in zip(torch.split(found, sizes), torch.split(labels, sizes), strict=True)]
     each = task.reported * torch.cat(losses).double().numpy()
     return Predictions(found.numpy(), samples.y, each, samples.sizes, federation.encoding.target)
 
@@ -49,9 +49,11 @@ def joined(folds: Sequence[Fold], outputs: Sequence[np.ndarray]) -> OutOfFold:
     sizes = np.stack([part.sizes for part in parts])  # [folds, clients]
     owner = np.concatenate([np.repeat(np.arange(len(own)), own) for own in sizes])
     order = np.argsort(owner, kind="stable")
-    found = (np.concatenate([getattr(part, name) for part in parts])[order] for name in ("outputs", "labels", "losses"))
+    outputs_, labels, losses = (
+        np.concatenate(each)[order] for each in zip(*((p.outputs, p.labels, p.losses) for p in parts), strict=True)
+    )
     fold = np.repeat(np.arange(len(parts)), sizes.sum(axis=1))[order]
-    return OutOfFold(Predictions(*found, sizes.sum(axis=0)), fold)
+    return OutOfFold(Predictions(outputs_, labels, losses, sizes.sum(axis=0)), fold)
 
 
 def _in_own_unit(part: Predictions) -> Predictions:

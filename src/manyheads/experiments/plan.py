@@ -106,7 +106,7 @@ class Plan:
         tuned = {m.label.removesuffix(TUNED) for m in self.methods.values()}
         tuning = sum(self.most_rounds_of(name) for name in tuned) * len(self.comparison.rates)
         final = sum(map(self.most_rounds_of, self.methods)) * self.comparison.seeds
-        pooled = self.most_rounds_of(LOCAL) * (len(self.comparison.rates) + self.comparison.seeds)
+        pooled = self.training.rounds * (len(self.comparison.rates) + self.comparison.seeds)
         return (tuning + final + pooled * self.comparison.pooled) * len(self.folds)
 
 

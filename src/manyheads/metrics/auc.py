@@ -32,8 +32,7 @@ class AUC(ClosedFormMetric):
         The AUC of a class is W / P for W pairs in the right order (half of those that tie) of P, and a sample moves it
         by (w - AUC p) / P, for its own part w of the right ones of its p pairs. The strata are the classes.
         """
-        binary = own.outputs.shape[1] == 2
-        found = [_ordered(own.log_odds(c), own.labels == c, fold) for c in ([1] if binary else np.unique(own.labels))]
+        found = (_ordered(scores, positive, fold) for scores, positive in own.against_rest())
         ordered = np.array([pairs for pairs in found if pairs[1].any()])  # [classes, 2, samples]
         if not len(ordered):
             return None

@@ -28,11 +28,8 @@ class AveragePrecision(Metric):
     needs_classes = True
 
     def of_client(self, predictions: Predictions) -> float | None:
-        classes = np.unique(predictions.labels)
-        if len(classes) < 2:
-            return None
-        positive = [1] if predictions.outputs.shape[1] == 2 else classes
-        return float(np.mean([_area(predictions.log_odds(c), predictions.labels == c) for c in positive]))
+        areas = [_area(scores, positive) for scores, positive in predictions.against_rest()]
+        return float(np.mean(areas)) if areas else None
 
 
 def _area(scores: np.ndarray, positive: np.ndarray) -> float:

@@ -98,12 +98,14 @@ class ClosedFormMetric(Metric):
 METRICS: Registry[type[Metric]] = Registry("metric", quantity_check(Metric, "of_client"))
 
 
-def metrics_for(task: Task, names: Iterable[str] = ()) -> list[Metric]:
-    """The metrics of a task and those in ``names``, without duplicates; an error if one is not for the task."""
+def metrics_for(task: Task, names: Iterable[str] = (), further: bool = True) -> list[Metric]:
+    """The metrics of a task and those in ``names``, without duplicates; an error if one of these is not for the task."""
     found: dict[str, Metric] = {}
-    for name in (*task.metrics, *names):
+    own = (*task.metrics, *(task.further if further else ()))
+    for name in (*own, *names):
         metric = METRICS.find(name, where="metric")
-        if (metric.tasks and task.name not in metric.tasks) or (metric.needs_classes and not task.classes):
+        unfit = (metric.tasks and task.name not in metric.tasks) or (metric.needs_classes and not task.classes)
+        if unfit and name not in own:
             allowed = ", ".join(metric.tasks) or "tasks with classes"
             raise UserError(f"{metric.name} is not for {task.name}", where="metric", given=name, allowed=allowed)
         found.setdefault(metric.name, metric())

@@ -58,10 +58,19 @@ class Predictions:
         power = np.exp(self.outputs - self.outputs.max(axis=1, keepdims=True))
         return power / power.sum(axis=1, keepdims=True)
 
-    def log_odds(self, index: int) -> np.ndarray:
-        """For each sample, the log odds of one class: in the order of its probability, without ties near 0 and 1."""
-        outputs = self.outputs.astype(float)
-        return outputs[:, index] - np.logaddexp.reduce(np.delete(outputs, index, axis=1), axis=1)
+    def against_rest(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """For each class that some of the samples have and some do not: the log probability of it, and who has it.
+
+        With two classes for the second alone, the positive one, and the log odds in place of the log probability: they
+        are in the same order, and tell samples apart of which the model is very sure.
+        """
+        outputs, classes = self.outputs.astype(float), np.unique(self.labels)
+        if len(classes) < 2:
+            return []
+        if outputs.shape[1] == 2:
+            return [(outputs[:, 1] - outputs[:, 0], self.labels == 1)]
+        scores = outputs - np.logaddexp.reduce(outputs, axis=1, keepdims=True)
+        return [(scores[:, c], self.labels == c) for c in classes]
 
     @property
     def values(self) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from manyheads.metrics.contributions import Contributions
-from manyheads.metrics.metric import METRICS, ClosedFormMetric, SampleMetric
+from manyheads.metrics.metric import METRICS, ClosedFormMetric, Measured, SampleMetric
 from manyheads.metrics.predictions import Predictions
 
 __all__ = ["MAE", "R2", "RMSE"]
@@ -13,7 +13,7 @@ __all__ = ["MAE", "R2", "RMSE"]
 
 @METRICS.register
 class RMSE(ClosedFormMetric):
-    """The root of the mean squared error, over samples and targets."""
+    """The root of the mean squared error, over samples and targets; computed for all clients at once."""
 
     name = "rmse"
     title = "RMSE"
@@ -23,10 +23,19 @@ class RMSE(ClosedFormMetric):
 
     def contributions(self, own: Predictions, fold: np.ndarray) -> Contributions | None:
         """By the delta method, of the root of a mean."""
-        errors = np.square(own.values - own.targets).mean(axis=1)
+        errors = _SquaredError().each(own)
         square = errors.mean()
         value = float(square**0.5)
         return Contributions.of_mean(value + (errors - square) / (2 * value or 1.0))
+
+    def of_clients(self, predictions: Predictions) -> Measured:
+        values, defined = _SquaredError().of_clients(predictions)
+        return Measured(np.sqrt(values), defined)
+
+
+class _SquaredError(SampleMetric):
+    def each(self, predictions: Predictions) -> np.ndarray:
+        return np.square(predictions.values - predictions.targets).mean(axis=1)
 
 
 @METRICS.register

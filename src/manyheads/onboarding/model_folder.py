@@ -56,7 +56,7 @@ def save_personal(
     check_place(out)
     module, config = _module(personal), personal.run.directory.config().table
     weights = {k: v.detach().cpu().contiguous().clone() for k, v in module.state_dict().items()}
-    examples = as_inputs(personal.held_out, personal.encoding)
+    examples = as_inputs(personal.examples, personal.encoding)
     with _new_folder(out) as folder:
         save_file(weights, folder / WEIGHTS)
         made: dict[str, float] = {}

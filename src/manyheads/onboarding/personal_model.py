@@ -80,7 +80,7 @@ class PersonalModel:
         if not task_named(self.encoding.task).classes:
             values = self.encoding.unscaled(out.reshape(len(x), -1))
             error = None if site.y is None else values - self.encoding.unscaled(site.y.reshape(len(x), -1))
-            rmse = None if error is None else float(np.sqrt(np.square(error).sum(axis=1).mean()))
+            rmse = None if error is None else float(np.sqrt(np.square(error).mean()))
             return Predictions([], [], values, rmse=rmse)
         found = out.argmax(axis=1)
         share = torch.from_numpy(out).double().softmax(dim=1).amax(dim=1)

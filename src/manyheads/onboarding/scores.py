@@ -10,6 +10,7 @@ import numpy as np
 from manyheads.core.errors import UserError
 from manyheads.core.tasks import Regression, task_named
 from manyheads.data import Encoding
+from manyheads.metrics import Predictions, metrics_for
 
 __all__ = ["baseline", "check_task", "curve_point", "curve_sizes", "score"]
 
@@ -29,27 +30,26 @@ def check_task(encoding: Encoding) -> None:
         )
 
 
-def score(loss: float, correct: float, samples: int, encoding: Encoding) -> dict[str, Any]:
-    """Accuracy with its 95 % interval (Wilson's), or the root mean squared error in the target's unit; and the loss."""
-    if not task_named(encoding.task).classes:  # the loss is the squared error, of scaled targets
-        return {"rmse": float(np.sqrt(loss / samples)) * encoding.target[1], "loss": float(loss) / samples}
+def score(own: Predictions, encoding: Encoding) -> dict[str, Any]:
+    """All metrics of the task, None where one is not defined; of accuracy also the 95 % interval (Wilson's)."""
+    task = task_named(encoding.task)
+    found: dict[str, Any] = {metric.name: metric.of_client(own) for metric in metrics_for(task)}
+    if not task.classes:
+        return found
     from scipy.stats import binomtest  # takes long to load
 
-    interval = binomtest(round(correct), samples).proportion_ci(0.95, "wilson")
-    return {
-        "accuracy": float(correct) / samples,
-        "correct": round(correct),
-        "interval": [interval.low, interval.high],
-        "loss": float(loss) / samples,
-    }
+    correct = int((own.predicted == own.labels).sum())
+    interval = binomtest(correct, len(own.labels)).proportion_ci(0.95, "wilson")
+    return found | {"correct": correct, "interval": [interval.low, interval.high]}
 
 
 def baseline(y: np.ndarray, train: np.ndarray, test: np.ndarray, encoding: Encoding) -> dict[str, Any]:
     """Without any model: always the most frequent label, or the mean target, of the training samples."""
     if not task_named(encoding.task).classes:
         mean = y[train].mean(axis=0)
-        loss = float(np.square(y[test] - mean).sum())
-        return {"value": encoding.unscaled(mean).tolist(), **score(loss, 0, len(test), encoding)}
+        losses = np.square(y[test] - mean).reshape(len(test), -1).sum(axis=1)
+        same = Predictions(np.full_like(y[test], mean), y[test], losses, np.array([len(test)]), encoding.target)
+        return {"value": encoding.unscaled(mean).tolist(), **score(same, encoding)}
     most = int(np.bincount(y[train]).argmax())
     return {"label": encoding.labels[most], "accuracy": float((y[test] == most).mean())}
 

@@ -44,6 +44,9 @@ def alternatives(result: ComparisonResult) -> dict[str, str]:
         )
         for name in data.distances:
             said[chart_name("gain-by", name)] = f"Gain of each site against its {DISTANCES[name]}, one point a site."
+    models = " and of ".join(display(name) for name in dict.fromkeys(found.method for found in result.quality))
     for kind, charts in small_charts(result).items():
-        said |= {f"{kind}-{i}": f"{first_upper(SMALL_TITLES[kind])} of {site}." for i, site in enumerate(charts)}
+        whose = "all samples and of those with low and high predicted risk" if kind == "survival" else models
+        what = first_upper(SMALL_TITLES[kind])
+        said |= {f"{kind}-{i}": f"{what} at {site}: of {whose}." for i, site in enumerate(charts)}
     return said

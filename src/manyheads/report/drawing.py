@@ -32,7 +32,7 @@ __all__ = [
     "stroked",
 ]
 
-Chart = alt.Chart | alt.LayerChart
+Chart = alt.Chart | alt.LayerChart | alt.FacetChart
 Figure = Chart | alt.ConcatChart
 FORMATS = ("svg", "png")
 SITES_DRAWN = 500

@@ -10,16 +10,17 @@ import altair as alt
 from manyheads.core.files import write_text
 from manyheads.experiments.describe import DISTANCES
 from manyheads.experiments.results import ALONE, ComparisonResult
-from manyheads.report import charts, site_tables
+from manyheads.report import charts
 from manyheads.report.alternatives import alternatives
 from manyheads.report.distribution import CLASSES_DRAWN, ROWS_DRAWN, distribution
 from manyheads.report.drawing import LEGEND, SITES_DRAWN, Chart, chart_name, for_page, some
 from manyheads.report.gains import against, gain_tables, gains
+from manyheads.report.method_tables import method_tables
 from manyheads.report.names import display, looks
-from manyheads.report.quality import SMALL_DRAWN, small_charts
+from manyheads.report.quality import small_charts
 from manyheads.report.render import rendered
+from manyheads.report.site_tables import advice_text, confusions, site_tables
 from manyheads.report.summary import judged, summary, verdicts
-from manyheads.report.tables import all_tables
 from manyheads.report.words import Scale, explained, monitor_named
 from manyheads.run.config_file import COMPARISON
 
@@ -90,13 +91,10 @@ def page(result: ComparisonResult, again: str | None = None) -> str:
         by_gain=[name for d in DISTANCES if (name := chart_name("gain-by", d)) in drawn],
         sites_drawn=len(some(max(len(m.gains) for m in result.methods.values()), SITES_DRAWN)),
         distances={name: found for name in DISTANCES if (found := result.data.distances.get(name))},
-        limits={"rows": ROWS_DRAWN, "classes": CLASSES_DRAWN, "small": SMALL_DRAWN, "matrix": site_tables.MATRIX_DRAWN},
+        limits={"rows": ROWS_DRAWN, "classes": CLASSES_DRAWN},
         small=small,
-        tables=all_tables(result),
-        advice=site_tables.advice(result, shown) if shown else None,
-        advice_text=site_tables.advice_text(result, shown) if shown else "",
-        needed=site_tables.needed(result),
-        cross=site_tables.cross_sites(result),
-        confusions=site_tables.confusions(result),
+        tables=method_tables(result) | site_tables(result),
+        advice_text=advice_text(result, shown) if shown else "",
+        confusions=confusions(result),
         command=again or result.command or f"manyheads compare {COMPARISON}",
     )

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import altair as alt
 
 from manyheads.experiments.quality import ClassQuality, SurvivalCurve
 from manyheads.experiments.results import ComparisonResult
-from manyheads.report.drawing import Chart, chart_of, coloured, some, stroked
+from manyheads.report.drawing import Chart, chart_of, coloured, stroked
 from manyheads.report.names import display
 
-__all__ = ["SMALL_DRAWN", "SMALL_TITLES", "side_by_side", "small_charts", "small_sites"]
+__all__ = ["SMALL_TITLES", "side_by_side", "small_charts"]
 
-SMALL_DRAWN = 24
-"""largest number of sites that have a small chart"""
 SMALL_TITLES = {"roc": "ROC curve", "calibration": "calibration", "survival": "Kaplan-Meier curve"}
 HEIGHT = 190
 GROUPS = ("all", "low risk", "high risk")
@@ -25,24 +23,18 @@ GROUP_COLOURS = ("#7d828a", "#0072b2", "#d55e00")
 def small_charts(result: ComparisonResult) -> dict[str, dict[str, Chart]]:
     """Return the charts of each kind that has any (``roc``, ``calibration``, ``survival``), by the name of the site."""
     names = list(dict.fromkeys(found.method for found in result.quality))
-    of = {site: [found for found in result.quality if found.site == site] for site in small_sites(result)}
-    times = {site: [c for c in result.survival if c.site == site] for site in _drawn(c.site for c in result.survival)}
+    predicted: dict[str, list[ClassQuality]] = {}
+    for found in result.quality:
+        predicted.setdefault(found.site, []).append(found)
+    followed: dict[str, list[SurvivalCurve]] = {}
+    for curve in result.survival:
+        followed.setdefault(curve.site, []).append(curve)
     made = {
-        "roc": {site: _roc(found, names) for site, found in of.items() if any(f.roc for f in found)},
-        "calibration": {site: _calibration(found, names) for site, found in of.items()},
-        "survival": {site: _survival(found) for site, found in times.items()},
+        "roc": {site: _roc(own, names) for site, own in predicted.items() if any(found.roc for found in own)},
+        "calibration": {site: _calibration(own, names) for site, own in predicted.items()},
+        "survival": {site: _survival(own) for site, own in followed.items()},
     }
     return {kind: charts for kind, charts in made.items() if charts}
-
-
-def small_sites(result: ComparisonResult) -> list[str]:
-    """Return the names of the sites that have small charts of their predictions."""
-    return _drawn(found.site for found in result.quality)
-
-
-def _drawn(sites: Iterable[str]) -> list[str]:
-    names = list(dict.fromkeys(sites))
-    return [names[i] for i in some(len(names), SMALL_DRAWN)]
 
 
 def side_by_side(charts: Mapping[str, Chart]) -> alt.ConcatChart:

@@ -12,7 +12,7 @@ from manyheads.report.names import display, looks
 from manyheads.report.render import rendered
 from manyheads.report.run_charts import labels_of, metrics_of, monitors_of, run_charts, run_datasets
 from manyheads.report.runs import RunFacts, curve, progress, read_run, site_rows
-from manyheads.report.tables import Cell, Table, flat
+from manyheads.report.table import Cell, Table, flat
 from manyheads.report.words import NONE, explained, first_upper, megabytes, monitor_named, plural, seconds
 from manyheads.run.about import About
 

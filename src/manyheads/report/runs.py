@@ -53,8 +53,9 @@ class RunFacts:
 
     @property
     def score(self) -> str:
-        """Name of the task's first metric, which methods are compared by."""
-        return (TASKS.get(self.config.facts.task) or Task).metrics[0]
+        """Name of the task's first metric, which methods are compared by; an earlier version may lack it."""
+        names = (TASKS.get(self.config.facts.task) or Task).metrics
+        return next((name for name in names if self.evaluation and name in self.evaluation.values), names[0])
 
     @property
     def scale(self) -> Scale:

@@ -16,6 +16,7 @@ from manyheads.core.optim import FineTune
 from manyheads.core.round_end import RoundEnd
 from manyheads.core.store import PersonalStore
 from manyheads.data import Federation
+from manyheads.engines.class_weights import Weighing
 from manyheads.engines.engine import Engine
 from manyheads.engines.workbench import Keep, Workbench, at_work
 from manyheads.models import Model
@@ -46,6 +47,7 @@ def simulate(
     cohort: int = 0,
     seed: int = 0,
     weighting: Literal["auto", "samples", "equal"] = "auto",
+    class_weights: Weighing = "none",
     finetune: FineTune | None = None,
     evaluate: Evaluate | None = None,
     monitor: Sequence[str] = (),
@@ -74,6 +76,7 @@ def simulate(
         cohort=cohort,
         seed=seed,
         weighting=weighting,
+        class_weights=class_weights,
         finetune=finetune or FineTune(),
         evaluate=evaluate or Evaluate(),
         monitor=tuple(monitor),
@@ -118,12 +121,13 @@ def run_training(
         if resume:
             server, history = directory.restore(server, store, say)
             _go_on(directory, history, config)
-        directory.write_data(federation.encoding, About.of(federation))
+        directory.write_data(federation.encoding, About.of(federation), federation.site_columns)
         directory.write_trained(federation.training_hashes)
         loop = Loop(algorithm, tried, federation, training, directory, store, server, history, len(history))
         keep = Keep(local=training.evaluate.model == "local", each=algorithm.reads_each or bool(training.monitor))
         engine = training.engine
-        bench = Workbench(algorithm, tried, federation, engine.mode, engine.resolved_device(), keep)
+        settings = (engine.mode, engine.resolved_device(), keep, training.class_weights)
+        bench = Workbench(algorithm, tried, federation, *settings)
         with at_work(bench, engine) as executor:
             loop.run(executor, on_round or (lambda _: None), enough)
     finally:

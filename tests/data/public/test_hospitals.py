@@ -31,6 +31,7 @@ def test_heart_comes_with_the_package_as_four_hospitals(monkeypatch):
     assert sick == [46, 36, 93, 74]  # per cent, as UCI has them
     assert set(federation.columns.categories) == {"cp", "restecg", "slope", "thal"}
     assert not federation.own_test
+    assert not any(str(HEART.parent) in doubt for doubt in federation.doubts)
 
 
 @pytest.mark.skipif(not (SHARED / "heart").is_dir(), reason=f"{SHARED / 'heart'} is not there")
@@ -122,8 +123,11 @@ def test_a_copy_elsewhere_is_used_and_without_one_it_says_what_to_put_where(root
     assert is_there("parkinsons", empty)
 
 
-def test_another_table_of_that_name_is_an_error(root):
-    (root / "parkinsons" / "parkinsons_updrs.data").write_text("name,status\nx,1\n")
+@pytest.mark.parametrize(
+    "text", ["", "name,status\nx,1\n", "subject#,age,total_UPDRS\n1,70,3\n1,7", "subject#,age,total_UPDRS\n/,7,3\n"]
+)
+def test_another_table_of_that_name_is_an_error(root, text):
+    (root / "parkinsons" / "parkinsons_updrs.data").write_text(text)
     with pytest.raises(UserError, match="is not UCI's table of all patients"):
         fetch("parkinsons", root)
 

@@ -34,7 +34,7 @@ class Heart:
 
     name: ClassVar[str] = "heart"
     model: ClassVar[str] = "mlp"
-    tables: ClassVar[str] = "Cleveland.csv"
+    known_by: ClassVar[str] = "Cleveland.csv"
     """a file by which a folder of this name is known to hold these data"""
     path: str = ""
     """folder with a copy of the tables; empty: those that come with the package"""
@@ -52,7 +52,11 @@ class Heart:
             scaling=self.scaling,
             test_fraction=self.test_fraction,
         )
-        return replace(sites.federation(seed), name=self.name)
+        made = sites.federation(seed)
+        doubts = tuple(
+            doubt.replace(f"{HEART.parent}/", "") for doubt in made.doubts
+        )  # where the package is tells nobody
+        return replace(made, name=self.name, doubts=doubts)
 
 
 @settings
@@ -61,7 +65,7 @@ class Parkinsons:
 
     name: ClassVar[str] = "parkinsons"
     model: ClassVar[str] = "mlp"
-    tables: ClassVar[str] = "subject01.csv"
+    known_by: ClassVar[str] = "subject01.csv"
     path: str = ""
     """folder with one table per patient; empty: parkinsons under MANYHEADS_DATA"""
     division: Literal["random", "time"] = "random"
@@ -110,13 +114,17 @@ def parkinsons_files(folder: Path) -> dict[str, bytes]:
 
 def _by_subject(file: Path) -> dict[str, bytes]:
     """A table for each patient, without the patient's number and the other score."""
-    lines = content(file).decode("utf-8", "replace").splitlines()
-    rows = csv.DictReader(lines, delimiter="\t" if "\t" in lines[0] else ",")
-    if not {SUBJECT, TOTAL} <= set(rows.fieldnames or ()):
-        raise UserError(f"{file} is not UCI's table of all patients", fix=f"it has a column {SUBJECT}")
-    kept = [name for name in rows.fieldnames or () if name not in (SUBJECT, TOTAL)]
+    text = content(file).decode("utf-8", "replace")
+    rows = csv.DictReader(text.splitlines(), delimiter="\t" if "\t" in text else ",")
+    head = list(rows.fieldnames or ())
+    kept = [name for name in head if name not in (SUBJECT, TOTAL)]
+    broken = UserError(f"{file} is not UCI's table of all patients", fix="download it again")
     tables: dict[str, list[str]] = {}
     for row in rows:
-        own = tables.setdefault(f"subject{int(row[SUBJECT]):02}.csv", [",".join(kept)])
+        if len(kept) != len(head) - 2 or None in row.values() or not row[SUBJECT].isdecimal():
+            raise broken
+        own = tables.setdefault(f"subject{row[SUBJECT].zfill(2)}.csv", [",".join(kept)])
         own.append(",".join(row[name] for name in kept))
+    if not tables:
+        raise broken
     return {name: ("\n".join(table) + "\n").encode() for name, table in tables.items()}
