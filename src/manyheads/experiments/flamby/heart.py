@@ -72,7 +72,7 @@ def split(labels: np.ndarray) -> np.ndarray:
 
     rows, few = np.arange(len(labels)), np.bincount(labels).min() < 3
     how = {"test_size": 1 - TRAIN, "train_size": TRAIN, "random_state": SEED, "stratify": None if few else labels}
-    _, test = train_test_split(rows, batch=4, steps=100)
+    _, test = train_test_split(rows, **how)
     return np.isin(rows, test)
 
 
