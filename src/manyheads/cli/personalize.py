@@ -32,6 +32,8 @@ CHOSEN_BY = {
     "method": "the method's own step",
     "default": "10 epochs, at least 300 steps",
 }
+WITHOUT = {"rmse": "always the mean target", "c_index": "the same risk for all"}
+"""what is predicted without a model, by the measure of the task"""
 FEW_SAMPLES = 100
 """held-out samples below which the width of the interval is pointed out"""
 
@@ -129,17 +131,18 @@ def _numbers(text: str | None) -> list[int] | None:
 def _show(facts: dict[str, Any]) -> None:
     console = Plain()
     classes, base, curve = task_named(facts["task"]).classes, facts["baseline"], facts["curve"]
-    measure = "accuracy" if classes else "rmse"
+    measure = "accuracy" if classes else "rmse" if "rmse" in base else "c_index"
 
     def number(score: dict[str, Any], key: str = measure) -> str:
-        return f"{score[key]:.3f}" if classes else f"{score[key]:.4g}"
+        value = score[key]
+        return "-" if value is None else f"{value:.4g}" if measure == "rmse" else f"{value:.3f}"
 
     console.print(
         f"{facts['method']} after {facts['rounds']} rounds, for a new client with {facts['samples']} samples: "
         f"{facts['train']} to train on, {facts['held_out']} held out\n"
     )
     console.print(f"{'':10}{measure:10}{'right    95 % interval' if classes else ''}")
-    always = f"always {base['label']!r}" if classes else "always the mean target"
+    always = f"always {base['label']!r}" if classes else WITHOUT[measure]
     words = {"before": facts["before"]["model"], "after": _training(facts)}
     for name, score, text in (*((n, facts[n], w) for n, w in words.items()), ("no model", base, always)):
         console.print(f"{name:10}{number(score):10}{_certainty(score, facts['held_out']) if classes else ''}{text}")

@@ -37,9 +37,9 @@ def predict(
 ) -> None:
     """Predict with a model of [bold]manyheads personalize[/bold] or [bold]export[/bold].
 
-    Prints a row for each sample as CSV: its number (from 1), the label and its probability, or the value of a regression
-    in the target's own unit. If the data has labels, the accuracy is printed as well. Samples are encoded as the model's
-    card says. The torch export is not run here, since reading one would unpickle it.
+    Prints a row for each sample as CSV: its number (from 1), the label and its probability, the value of a regression in
+    the target's own unit, or a log risk. If the data has labels, the score is printed as well. Samples are encoded as the
+    model's card says. The torch export is not run here, since reading one would unpickle it.
 
     Examples:
 
@@ -59,6 +59,8 @@ def predict(
         score = {"accuracy": found.correct / len(rows), "correct": found.correct}
     elif found.rmse is not None:
         score = {"rmse": found.rmse}
+    elif found.c_index is not None:
+        score = {"c_index": found.c_index}
     errors = Plain(stderr=True)
     for warning in site.warnings:
         errors.print(f"warning: {warning}")
@@ -74,6 +76,8 @@ def predict(
         errors.print(f"accuracy {score['accuracy']:.4f}: {found.correct} of {len(rows)} are as labelled")
     elif found.rmse is not None:
         errors.print(f"root mean squared error {found.rmse:.4g}, of {len(rows)} labelled samples")
+    elif found.c_index is not None:
+        errors.print(f"C-index {found.c_index:.3f}, of {len(rows)} labelled samples")
 
 
 def _csv(rows: list[dict[str, Any]]) -> str:
