@@ -139,6 +139,8 @@ def _show(survey: Survey) -> None:
 
 
 def _labels(site: dict[str, Any]) -> str:
+    if "survival" in site:
+        return f"{site['survival']['events']} events"
     if "target" in site:
         return "mean {mean:.4g}, std {std:.4g}".format(**site["target"]) if site["target"]["std"] is not None else "-"
     return "  ".join(_short({f"{label}: {count}": 0 for label, count in site["labels"].items()}))

@@ -122,6 +122,11 @@ class Federation:
         )
 
     @cached_property
+    def site_columns(self) -> tuple[Columns, ...]:
+        """Of tables: how the columns of each client become inputs; empty if that is not known."""
+        return self.tables.of_sites(self.columns, self.train) if self.tables and self.columns else ()
+
+    @cached_property
     def fingerprint(self) -> str:
         """A hash of all the data, so that a run is only resumed on the data it was started with."""
         digest = hashlib.sha256()

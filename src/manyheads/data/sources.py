@@ -15,6 +15,7 @@ from manyheads.data.public.characters import Chars74k, Femnist
 from manyheads.data.public.digits import Digits
 from manyheads.data.public.hospitals import Heart, Parkinsons
 from manyheads.data.public.images import Cifar10, Cifar100, Emnist, FashionMnist, ImageFolder, Mnist
+from manyheads.data.public.tcga import TcgaBrca
 from manyheads.data.public.text import Sent140
 from manyheads.data.sites.source import Sites
 from manyheads.data.synthetic import LinearTasks
@@ -35,6 +36,7 @@ for _source in (
     Sites,
     Heart,
     Parkinsons,
+    TcgaBrca,
     Sent140,
     Mnist,
     FashionMnist,

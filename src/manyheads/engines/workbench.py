@@ -29,7 +29,7 @@ from manyheads.engines.ways import Mode
 from manyheads.metrics import Predictions
 from manyheads.models import Model, TriedModel
 
-__all__ = ["Evaluation", "Keep", "Members", "Workbench", "at_work", "model_of", "tried_on"]
+__all__ = ["Evaluation", "Keep", "Members", "Workbench", "at_work", "model_of", "of_one", "tried_on"]
 
 
 class Keep(NamedTuple):
@@ -102,19 +102,25 @@ class Workbench:
     def on_device(self, state: State) -> State:
         return state.map(lambda v: v.to(self.device))
 
+    def models(self, round: Round, what: Evaluation, server: State, members: Members, kept: State) -> Tree:
+        """The clients' models, after fine-tuning if that is asked for."""
+        params = model_of(self.algorithm, what.kind, self.on_device(server), self.on_device(kept))
+        if what.tune.scope == "none":
+            return params
+        data = self.training_data(self._federation(what), members.rows)
+        cohort = LocalCohort(self.model, data, members.addresses, round, self.mode, purpose=Purpose.FINETUNE)
+        return fine_tuned(cohort, self.model, params, what.tune)
+
     def predictions(self, round: Round, what: Evaluation, server: State, members: Members, kept: State) -> Predictions:
         """What the clients' models predict for their samples, after fine-tuning if that is asked for."""
-        params = model_of(self.algorithm, what.kind, self.on_device(server), self.on_device(kept))
-        federation = self.federation
-        if what.new:
-            assert self.federation.new is not None
-            federation = self.federation.new
-        if what.tune.scope != "none":
-            data = self.training_data(federation, members.rows)
-            cohort = LocalCohort(self.model, data, members.addresses, round, self.mode, purpose=Purpose.FINETUNE)
-            params = fine_tuned(cohort, self.model, params, what.tune)
+        params, federation = self.models(round, what, server, members, kept), self._federation(what)
         data = self.data(getattr(federation, what.split), members.rows)
         return predict(self.model, params, data, self.mode, federation.encoding.target)
+
+    def _federation(self, what: Evaluation) -> Federation:
+        found = self.federation.new if what.new else self.federation
+        assert found is not None
+        return found
 
 
 @contextmanager
@@ -157,6 +163,11 @@ def tried_on(model: Model, federation: Federation) -> TriedModel:
     return model.tried(
         ClientData.of(few, federation.task, like, federation.scaling).x, federation.task, federation.outputs
     )
+
+
+def of_one(params: Tree, template: Tree) -> Tree:
+    """The parameters of the first client, of which some may carry the client dimension."""
+    return Tree({k: v[0] if v.ndim > template[k].ndim else v for k, v in params.items()})
 
 
 def model_of(algorithm: Algorithm, kind: ModelKind, server: State, client: State) -> Tree:

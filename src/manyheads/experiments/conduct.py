@@ -50,7 +50,7 @@ def run_comparison(
     unfit = unfit_baselines(plan.comparison.baselines, plan.federation)
     baselines = [name for name in plan.comparison.baselines if name not in unfit]
     trials = _Trials(plan, study, methods)
-    study.refuse_other()
+    study.refuse_other(trials.tuning[0].config)
     begin()
     with at_work(study, plan.training.engine.resolved_workers(), progress, say) as do:
         fits = [AloneTask(name, fold, pooled) for name in baselines for fold, pooled in trials.places]
@@ -65,7 +65,7 @@ def run_comparison(
         tuned={name: each for name, each in chosen.items() if name in finals},
         finals=finals,
         baselines=tuple(baselines),
-        metrics=tuple(metrics_for(task_named(plan.federation.task), (metric.name, *plan.comparison.metrics))),
+        metrics=tuple(metrics_for(task_named(plan.federation.task), (metric.name, *plan.comparison.metrics), True)),
         target=plan.comparison.target,
     )
     if not baselines and LOCAL not in finals:

@@ -37,12 +37,13 @@ def _quality(site: str, method: str, own: Predictions) -> ClassQuality:
     binary = classes == 2
     probability = share[:, 1] if binary else share.max(axis=1)
     right = own.labels == 1 if binary else own.predicted == own.labels
-    curve = zip(*roc(probability, right), strict=True) if binary and len(np.unique(own.labels)) == 2 else ()
+    curve = roc(probability, right.astype(int)) if binary else None
+    bins = calibration(probability, right.astype(int), BINS)
     return ClassQuality(
         site=site,
         method=method,
-        roc=tuple((float(x), float(y)) for x, y in curve),
-        calibration=tuple(CalibrationBin(*row) for row in calibration(probability, right, BINS)),
+        roc=tuple(zip(*(each.tolist() for each in curve), strict=True)) if curve else (),
+        calibration=tuple(CalibrationBin(b.predicted, b.observed, b.low, b.high, b.samples) for b in bins),
         confusion=tuple(map(tuple, confusion(own, classes).tolist())) if classes <= CLASSES_SHOWN else (),
     )
 

@@ -93,6 +93,7 @@ def _value(metric: Metric, own: OutOfFold) -> float:
         found = metric.contributions(predictions, fold)
         return float("nan") if found is None else found.value
     parts = [np.flatnonzero(fold == index) for index in np.unique(fold)]  # models of different folds are not mixed
-    values = [(metric.of_client(predictions.take(rows)), len(rows)) for rows in parts]
-    known = [(value, size) for value, size in values if value is not None and not np.isnan(value)]
-    return float(np.average(*zip(*known, strict=True))) if known else float("nan")  # type: ignore[call-overload]
+    values = [metric.of_client(predictions.take(rows)) for rows in parts]
+    known = {i: value for i, value in enumerate(values) if value is not None and not np.isnan(value)}
+    weights = [len(parts[i]) for i in known]
+    return float(np.average(list(known.values()), weights=weights)) if known else float("nan")

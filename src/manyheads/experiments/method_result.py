@@ -87,7 +87,7 @@ class MethodResult:
     validation: Real = float("nan")
     """score on validation samples at the chosen settings, mean over folds"""
     algorithm: dict[str, Any] = field(default_factory=dict)
-    """settings of the algorithm, with the chosen step size; empty for models that are not networks of ours"""
+    """name and settings of the algorithm, with the chosen step size; empty for models that are not networks of ours"""
     finetuned: bool = False
     """whether its models were fine-tuned before they were scored"""
     rate: float | None = None

@@ -136,7 +136,7 @@ def _with_training(found: Found, name: str, result: MethodResult, target: float,
     pattern = next((fold[0] for fold in finals if fold[0].rate == tuned.rate), finals[0][0])
     return replace(
         result,
-        algorithm=as_dict(pattern.algorithm),
+        algorithm={"name": pattern.algorithm.name, **as_dict(pattern.algorithm)},
         finetuned=pattern.finetuned,
         validation=tuned.validation,
         rate=tuned.rate,

@@ -35,6 +35,8 @@ from manyheads.run.rounds import RoundFacts
 __all__ = ["Study"]
 
 DIVERGED = "diverged.json"
+OF_A_TRIAL = ("algorithm", "seed", "finetune", "evaluate", "monitor")
+"""settings in which the runs of a comparison differ"""
 
 
 @dataclass(frozen=True)
@@ -133,18 +135,21 @@ class Study:
         kinds = [False] + [True] * (trial.training.finetune.scope != "none")
         return long_enough([curve_of(rounds, self.score.name, finetuned) for finetuned in kinds], self.sign)
 
-    def refuse_other(self) -> None:
-        """Refuse a folder with runs on other data before any change."""
+    def refuse_other(self, now: RunConfig) -> None:
+        """Refuse a folder with runs of another comparison than a run with the configuration ``now``, before any change."""
         known = {f.fingerprint for fold in (*self.folds, *self.pooled) for f in (fold.tuning, fold.final)}
         for path in sorted(file.parent for file in self.out.glob(f"runs/*/{RUN}")):
             with suppress(Damaged):  # train() reports it and trains the run again
-                if read_run_config(path).facts.fingerprint not in known:
+                found = read_run_config(path)
+                if found.facts.fingerprint not in known:
                     raise UserError(
                         "the runs there are of other data, or of another division of it",
                         where="resume",
                         given=str(path),
                         fix="choose another --out",
                     )
+                own = {key: found.settings.get(key) for key in OF_A_TRIAL}
+                replace(found, facts=now.facts).require_same(replace(now, settings=now.settings | own))
 
     def diverged(self, trial: Trial) -> bool:
         """Whether a run is known to diverge."""

@@ -6,6 +6,7 @@ from manyheads.metrics.average_precision import AveragePrecision
 from manyheads.metrics.balanced import BalancedAccuracy
 from manyheads.metrics.c_index import CIndex
 from manyheads.metrics.contributions import Contributions
+from manyheads.metrics.curves import calibration, confusion, roc
 from manyheads.metrics.deciding import deciding_metric
 from manyheads.metrics.f1 import F1
 from manyheads.metrics.fairness import spread
@@ -49,13 +50,16 @@ __all__ = [
     "SampleMetric",
     "Scores",
     "SurvivalCurve",
+    "calibration",
     "class_cosine_similarity",
+    "confusion",
     "deciding_metric",
     "kaplan_meier",
     "layer_distances",
     "linear_cka",
     "metrics_for",
     "principal_angle_distance",
+    "roc",
     "spread",
     "total_variation",
     "wasserstein1",

@@ -48,18 +48,16 @@ def jackknife(
     """
     total, used, change = 0.0, 0, np.zeros(len(fold))
     for index in np.unique(fold):
-        rows = np.flatnonzero(fold == index)
+        rows = np.random.default_rng(0).permutation(np.flatnonzero(fold == index))
         value = of_client(own.take(rows))
         if value is None or np.isnan(value):
             continue
         total, used = total + value * len(rows), used + len(rows)
-        order = np.random.default_rng(0).permutation(rows)
-        for group in np.array_split(order, min(len(rows), GROUPS)):
-            kept = fold == index
-            kept[group] = False
-            without = of_client(own.take(kept)) if kept.any() else None
+        for places in np.array_split(np.arange(len(rows)), min(len(rows), GROUPS)):
+            rest = np.delete(rows, places)
+            without = of_client(own.take(rest)) if len(rest) else None
             if without is not None and not np.isnan(without):
-                change[group] = kept.sum() * (value - without) / len(group) ** 0.5
+                change[rows[places]] = len(rest) * (value - without) / len(places) ** 0.5
     if not used:
         return None
     value = total / used

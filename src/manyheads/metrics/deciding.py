@@ -33,12 +33,9 @@ def deciding_metric(task: Task, labels: Mapping[str, np.ndarray], classes: Seque
     binary = len(classes) == 2
     rarest = np.where((counts > 0) | binary, shares, 1.0)
     client, label = (int(i) for i in np.unravel_index(rarest.argmin(), rarest.shape))
-    share = rarest[client, label]
-    if share >= RARE / len(classes):
-        return (
-            "accuracy",
-            f"every class is at least {100 * RARE / len(classes):.2g} % of the samples of every client that has it",
-        )
+    share, enough = rarest[client, label], RARE / len(classes)
+    if share >= enough:
+        return "accuracy", f"every class is at least {100 * enough:.2g} % of the samples of every client that has it"
     name = "auc" if binary and (counts > 0).all(axis=1).mean() > 0.5 else "balanced_accuracy"
     few = f"only {100 * share:.2g} %" if share else "none"
     where = f"{few} of the samples of {list(labels)[client]} are {classes[label]!r}"

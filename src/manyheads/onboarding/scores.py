@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from manyheads.core.errors import UserError
-from manyheads.core.tasks import Regression, task_named
+from manyheads.core.tasks import Regression, Survival, task_named
 from manyheads.data import Encoding
 from manyheads.metrics import Predictions, metrics_for
 
@@ -19,14 +19,14 @@ SMALLEST = 5
 
 
 def check_task(encoding: Encoding) -> None:
-    """Refuse a task that has neither an accuracy nor a squared error."""
+    """Refuse a task that has neither an accuracy, nor a squared error, nor a C-index."""
     task = task_named(encoding.task)
-    if not (task.classes or isinstance(task, Regression)):
+    if not (task.classes or isinstance(task, Regression | Survival)):
         raise UserError(
-            "a new client can be measured by its accuracy or its squared error alone",
+            "a new client can be measured by its accuracy, its squared error or its C-index alone",
             where="task",
             given=task.name,
-            allowed="regression, and tasks with classes",
+            allowed="regression, survival, and tasks with classes",
         )
 
 
@@ -44,7 +44,9 @@ def score(own: Predictions, encoding: Encoding) -> dict[str, Any]:
 
 
 def baseline(y: np.ndarray, train: np.ndarray, test: np.ndarray, encoding: Encoding) -> dict[str, Any]:
-    """Without any model: always the most frequent label, or the mean target, of the training samples."""
+    """Without any model: always the most frequent label, or the mean target, of the training samples; or equal risks."""
+    if encoding.task == Survival.name:
+        return {"c_index": 0.5}
     if not task_named(encoding.task).classes:
         mean = y[train].mean(axis=0)
         losses = np.square(y[test] - mean).reshape(len(test), -1).sum(axis=1)
@@ -66,8 +68,10 @@ def curve_sizes(given: Sequence[int] | None, most: int) -> list[int]:
 
 
 def curve_point(samples: int, scores: list[dict[str, Any]]) -> dict[str, Any]:
-    """A point of the learning curve: mean and standard deviation over subsets."""
-    measure = "accuracy" if "accuracy" in scores[0] else "rmse"
+    """A point of the learning curve: mean and standard deviation over subsets; None where the score is not defined."""
+    measure = next(name for name in ("accuracy", "rmse", "c_index") if name in scores[0])
     values = [s[measure] for s in scores]
+    if None in values:  # depends on the held-out samples alone, so it is undefined for all subsets
+        return {"samples": samples, "subsets": len(values), measure: None, "min": None, "max": None, "std": None}
     spread = {"min": min(values), "max": max(values), "std": float(np.std(values, ddof=1)) if len(values) > 1 else None}
     return {"samples": samples, "subsets": len(values), measure: float(np.mean(values)), **spread}

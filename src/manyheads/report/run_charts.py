@@ -44,6 +44,8 @@ def run_charts(runs: Sequence[RunFacts], legend: alt.Legend | None = LEGEND) -> 
 
     made = {"training-loss": over(LOSS, f"training {loss.title}", loss)}
     for name, scale in metrics_of(runs).items():
+        if name not in _from_the_start(runs):
+            continue
         title = f"{runs[0].split} {scale.title}"
         if name == runs[0].score:
             made |= {"rounds": over(name, title, scale), "bytes": over(name, title, scale, "mb")}
@@ -63,6 +65,12 @@ def metrics_of(runs: Sequence[RunFacts]) -> dict[str, Scale]:
     """Return the scales of all metrics of the runs by name, the score first; empty before the first evaluation."""
     found = dict.fromkeys(name for run in runs if run.evaluation for name in run.evaluation.values)
     return {name: Scale.of(name) for name in sorted(found, key=lambda name: name != runs[0].score)}
+
+
+def _from_the_start(runs: Sequence[RunFacts]) -> set[str]:
+    """Return the names of the metrics of every evaluation; the others are measured after the last round alone."""
+    firsts = [next((at.evaluation.values for at in run.rounds if at.evaluation), {}) for run in runs]
+    return {name for values in firsts for name in values}
 
 
 def monitors_of(runs: Sequence[RunFacts]) -> list[str]:

@@ -121,7 +121,7 @@ def run_training(
         if resume:
             server, history = directory.restore(server, store, say)
             _go_on(directory, history, config)
-        directory.write_data(federation.encoding, About.of(federation))
+        directory.write_data(federation.encoding, About.of(federation), federation.site_columns)
         directory.write_trained(federation.training_hashes)
         loop = Loop(algorithm, tried, federation, training, directory, store, server, history, len(history))
         keep = Keep(local=training.evaluate.model == "local", each=algorithm.reads_each or bool(training.monitor))

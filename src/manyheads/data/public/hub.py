@@ -19,6 +19,7 @@ from manyheads.core.files import kind_of, replacing, write_text, writing
 from manyheads.data.content import content, digest
 from manyheads.data.paths import home
 from manyheads.data.public.hospitals import UPDRS, heart_files, parkinsons_files
+from manyheads.data.public.tcga import PATIENTS, SPLIT, TABLE, tcga_files
 
 __all__ = ["CHECKSUMS", "DATASETS", "Dataset", "fetch", "is_there"]
 
@@ -121,6 +122,7 @@ DATASETS: dict[str, Dataset] = {
     ),
     "heart": Dataset("heart", ((),), "nothing: it comes with the package", copies=heart_files),
     "parkinsons": Dataset("parkinsons", (("subject*.csv",),), f"UCI's {UPDRS}", copies=parkinsons_files),
+    "tcga-brca": Dataset("tcga-brca", ((TABLE,),), f"FLamby's {PATIENTS} and {SPLIT}", copies=tcga_files),
 }
 
 

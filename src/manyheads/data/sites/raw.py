@@ -53,10 +53,9 @@ class RawTables:
 
         Sites that take no part in training are encoded by the ``columns`` of those that do.
         """
-        own = _rows(train)
-        columns = columns or self._columns(own)
+        columns = columns or self._columns(_rows(train))
         tables = [site.columns for site in self.survey.sites]
-        x = [columns.of_site(table, rows).inputs(table) for table, rows in zip(tables, own, strict=True)]
+        x = [own.inputs(table) for own, table in zip(self.of_sites(columns, train), tables, strict=True)]
         y = self._targets(columns.target)
         hashes = [sample_hashes(table, targets, columns) for table, targets in zip(tables, y, strict=True)]
 
@@ -70,6 +69,11 @@ class RawTables:
             return replace(part, x=x_, y=y_, hashes=hashes_)
 
         return {"columns": columns, "train": encode(train)} | {name: encode(part) for name, part in others.items()}
+
+    def of_sites(self, columns: Columns, train: Samples) -> tuple[Columns, ...]:
+        """How each site's columns become inputs."""
+        sites = zip(self.survey.sites, _rows(train), strict=True)
+        return tuple(columns.of_site(site.columns, rows) for site, rows in sites)
 
     def _columns(self, train: Sequence[np.ndarray]) -> Columns:
         survey = self.survey
@@ -88,7 +92,7 @@ class RawTables:
 
     def _target_scaling(self, train: Sequence[np.ndarray]) -> tuple[float, float]:
         survey = self.survey
-        if survey.task == "classification" or not self.scale_target:
+        if survey.task != "regression" or not self.scale_target:
             return 0.0, 1.0
         targets = [site.columns[survey.label][rows, None] for site, rows in zip(survey.sites, train, strict=True)]
         shared = Moments.merged([Moments.of(y) for y in targets])

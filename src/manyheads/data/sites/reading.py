@@ -16,6 +16,7 @@ from manyheads.core.files import kind_of
 from manyheads.core.settings import settings
 from manyheads.core.words import quoted
 from manyheads.data.paths import suggestion
+from manyheads.data.sites.pairs import paired
 from manyheads.data.sites.problems import Problem, and_more
 from manyheads.data.sites.tables import EXTENSIONS, Table, read_table, stem
 from manyheads.data.sites.values import as_text, is_missing, like_values, ordered
@@ -35,11 +36,12 @@ class Reading:
     path: str = ""
     """a folder with one CSV, Parquet or NPZ file per client, or one such table with a client column"""
     label: str = "label"
-    """the label column; by default label, target, y and class are tried"""
+    """the label column; by default label, target, y and class are tried; of survival two columns, TIME,EVENT"""
     client: str = ""
     """in a single table, the column that names the client; by default client and site are tried"""
-    task: Literal["auto", "classification", "regression"] = "auto"
-    """auto: text, or at most 30 different whole numbers, are classes; other numbers are targets of a regression"""
+    task: Literal["auto", "classification", "regression", "survival"] = "auto"
+    """auto: text, or at most 30 different whole numbers, are classes; other numbers are targets of a regression; two
+    columns are survival"""
     categories: tuple[str, ...] = ()
     """columns of numbers that are codes, not quantities"""
     ignore: tuple[str, ...] = ()
@@ -84,6 +86,8 @@ def read_sites(reading: Reading) -> tuple[list[Site], str, list[Problem]]:
     """The sites that have the same columns (in one order), the name of the label column, and problems."""
     sites, problems = _read(reading)
     label = _label_column(reading, sites)
+    pairs = [paired(site, label) for site in sites]
+    sites, problems = [site for site, _ in pairs], problems + [p for _, more in pairs for p in more]
     if sites and not any(p.severity == "error" for p in problems):
         problems += _no_such(reading, sites, label)
     alike, more = _alike(sites, label)

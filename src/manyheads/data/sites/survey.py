@@ -14,7 +14,14 @@ from typing import Any
 import numpy as np
 
 from manyheads.core.words import quoted
-from manyheads.data.sites.cleaning import clean_feature, clean_labels, is_category, task_of, unclear_numbers
+from manyheads.data.sites.cleaning import (
+    check_task,
+    clean_feature,
+    clean_labels,
+    is_category,
+    task_of,
+    unclear_numbers,
+)
 from manyheads.data.sites.problems import Problem
 from manyheads.data.sites.reading import Reading, Site, read_sites
 from manyheads.data.sites.roles import check_roles, clean_roles
@@ -83,6 +90,8 @@ class Survey:
         if self.task == "classification":
             counts = Counter(known.tolist())
             facts["labels"] = {label: counts[label] for label in self.labels if counts[label]}
+        elif self.task == "survival":
+            facts["survival"] = {"events": int((y[:, 1] == 1).sum()), "median_time": _finite(np.median, y[:, 0])}
         else:
             facts["target"] = {"mean": _finite(np.mean, known), "std": _finite(np.std, known)}
         missing = {f: int(is_missing(site.columns[f]).sum()) for f in self.features}
@@ -105,7 +114,10 @@ def survey_of(reading: Reading) -> Survey:
     kinds = {f: is_category(f, sites) or f in reading.categories for f in features}
     guessed = [f for f in features if kinds[f] and f not in reading.categories]
     problems += unclear_numbers(reading, sites, guessed, "name the column in --data.categories")
-    if reading.task == "auto":
+    if misfit := check_task(reading, sites[0].columns[label]):
+        problems.append(misfit)
+        return Survey(reading.path, tuple(problems))
+    if reading.task == "auto" and sites[0].columns[label].ndim == 1:
         problems += unclear_numbers(reading, sites, [label], "say --data.task classification")
     clean = []
     for site in sites:
