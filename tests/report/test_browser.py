@@ -323,11 +323,13 @@ def test_evil_names_stay_names(browser, facts, tmp_path):
 
 
 def test_print_is_light_and_holds_everything(browser, report):
-    show(browser, report, dark=True)
+    show(browser, report, width=700, dark=True)
+    assert any(hint.is_displayed() for hint in browser.find_elements(By.CLASS_NAME, "hint"))
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     try:
         assert luminance(browser, "body", "backgroundColor") > 0.9
         assert not browser.find_element(By.ID, "theme").is_displayed()
+        assert not any(hint.is_displayed() for hint in browser.find_elements(By.CLASS_NAME, "hint"))
         assert all(c.is_displayed() for c in browser.find_elements(By.CSS_SELECTOR, "[data-chart] svg"))
     finally:
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
