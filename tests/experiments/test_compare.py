@@ -17,8 +17,8 @@ from manyheads import SGD, Algorithm, Engine, FedAvg, Federation, FedRep, Local,
 from manyheads.core.errors import UserError
 from manyheads.data import Classes, Digits, federate
 from manyheads.experiments import ComparisonResult, compare
-from manyheads.experiments.methods import USUAL, methods_of
 from manyheads.experiments.method_result import RateTried
+from manyheads.experiments.methods import USUAL, methods_of
 
 sys.path.insert(0, str(Path(__file__).parent))
 from planted import NAMES, model, noise, planted
@@ -34,7 +34,7 @@ FEW = {"folds": 2, "baselines": ["majority", "linear"], "pooled": False}
 def test_a_planted_federation_is_seen_through(seed):
     """Ten sites share a representation, two are unlike the rest, one has plenty of data."""
     found = compare(
-        planted(seed), model(seed), methods=["fedavg", "fedrep"], rounds=60, seeds=3, rates=[0.1], batch=20,
+        planted(seed), model(seed), methods=["fedavg", "fedrep"], rounds=150, seeds=3, rates=[0.1], batch=20,
         metric="accuracy", baselines=["majority", "linear"], pooled=False, engine=TWO,
     )  # fmt: skip
     assert found.folds == 1  # they come with a test part
