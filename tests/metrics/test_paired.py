@@ -128,3 +128,12 @@ def test_one_run_says_that_runs_are_not_known():
     mean = overall(sites, "measure")
     assert not mean.runs_known
     assert width(mean) == pytest.approx(2 * stats.t.ppf(0.975, 2) / 3**0.5, rel=0.05)  # sites are as the only runs
+
+
+def test_folds_that_a_site_lacks_are_no_runs():
+    """Three samples, in the first, the second and the last of five folds."""
+    site = Differences(np.array([0.2]), np.array([[0.1, 0.3, 0.2]]), np.zeros(3, int), np.array([0, 1, 4]))
+    assert estimate(site, "measure").runs == pytest.approx((0.01 / 3, 2))
+    nowhere = site._replace(runs=np.full((1, 5), np.nan))
+    assert not estimate(nowhere, "measure").runs_known
+    assert estimate(site._replace(runs=np.array([[0.1, np.nan, np.nan, 0.3, 0.2]])), "measure").runs.freedom == 2

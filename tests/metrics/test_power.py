@@ -26,9 +26,10 @@ def test_samples_by_the_closed_form():
 
 
 def test_seeds_by_the_closed_form():
-    """Shifts of 0.5 alone: with n seeds (t + 0.84) 0.5 / sqrt(n), for t with n - 1 degrees of freedom."""
+    """Shifts alone: with n seeds (t + 0.84) shift / sqrt(n), for t with n - 1 degrees of freedom."""
     found = Estimate(0.5, Part(0, 1), Part(0, 1), Part(0.25 / 3, 2), 0.25 / 3, 3, 1)
-    enough = next(n for n in range(3, 100) if (stats.t.ppf(0.975, n - 1) + ndtri(0.8)) * 0.5 / n**0.5 <= 0.5)
+    shift = 0.5 / (stats.chi2.median(2) / 2) ** 0.5
+    enough = next(n for n in range(3, 100) if (stats.t.ppf(0.975, n - 1) + ndtri(0.8)) * shift / n**0.5 <= 0.5)
     assert needed(found) == (None, enough)
 
 

@@ -11,15 +11,16 @@ import torch
 import typer
 from rich.text import Text
 
+from manyheads.cli.formats import Formats, formats_of
 from manyheads.cli.output import Plain
 from manyheads.cli.typed import OwnAlgorithm, OwnModel, import_own
-from manyheads.core.errors import UserError, one_of
+from manyheads.core.errors import UserError
 from manyheads.core.plain import to_json, visible
 from manyheads.core.tasks import task_named
 from manyheads.metrics import metrics_for
 from manyheads.onboarding import personalize as make_personal
 from manyheads.onboarding import save_personal
-from manyheads.onboarding.export import FORMATS, require
+from manyheads.onboarding.export import FORMATS
 from manyheads.onboarding.model_folder import check_place
 from manyheads.run import load
 
@@ -50,13 +51,6 @@ Curve = Annotated[
         help=r"numbers of training samples to also measure the model for  \[default: 5,10,20,...]", show_default=False
     ),
 ]
-Exports = Annotated[
-    str | None,
-    typer.Option(
-        help=r"onnx, torch, both with a comma, or none  \[default: torch, and onnx if it is installed]",
-        show_default=False,
-    ),
-]
 
 
 def personalize(
@@ -71,7 +65,7 @@ def personalize(
     test_fraction: Annotated[float, typer.Option(help="part of the samples that is held out to measure")] = 0.3,
     curve: Curve = None,
     seed: Annotated[int, typer.Option(min=0, help="seed of the split, the subsets and the training")] = 0,
-    export: Exports = None,
+    export: Formats = None,
     algorithm: OwnAlgorithm = None,
     model: OwnModel = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")] = False,
@@ -92,7 +86,7 @@ def personalize(
 
       manyheads predict models/new_site more.csv
     """
-    exports, sizes = _exports(export), _numbers(curve)
+    exports, sizes = formats_of(export, "export"), _numbers(curve)
     import_own(algorithm=algorithm, model=model)
     check_place(out)
     torch.set_num_threads(1)  # operations are too small for several threads to help
@@ -125,17 +119,6 @@ def _facts(out: Path, card: dict[str, Any]) -> dict[str, Any]:
     left_out = [f"no {kind} export: {why}" for kind, why in card["exports_left_out"].items()]
     facts = {"out": str(out), **card["measured"], "exports": card["exports"]}
     return facts | {"warnings": facts["warnings"] + left_out}
-
-
-def _exports(text: str | None) -> list[str] | None:
-    if text is None:
-        return None
-    names = [] if text == "none" else [n.strip() for n in text.split(",")]
-    for name in names:
-        if name not in FORMATS:
-            raise one_of("format", name, [*FORMATS, "none"], where="export")
-        require(name)
-    return names
 
 
 def _numbers(text: str | None) -> list[int] | None:

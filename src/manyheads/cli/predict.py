@@ -21,7 +21,9 @@ __all__ = ["predict"]
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(help="folder written by manyheads personalize", show_default=False)],
+    model: Annotated[
+        Path, typer.Argument(help="folder written by manyheads personalize or export", show_default=False)
+    ],
     data: Annotated[Path, typer.Argument(help="samples, with or without labels", show_default=False)],
     *,
     out: Annotated[
@@ -33,7 +35,7 @@ def predict(
     own_model: OwnModel = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")] = False,
 ) -> None:
-    """Predict with a model of [bold]manyheads personalize[/bold].
+    """Predict with a model of [bold]manyheads personalize[/bold] or [bold]export[/bold].
 
     Prints a row for each sample as CSV: its number (from 1), the label and its probability, the value of a regression in
     the target's own unit, or a log risk. If the data has labels, the score is printed as well. Samples are encoded as the

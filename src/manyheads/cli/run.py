@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from manyheads.cli.flags import Flag, flags_of, given_name
-from manyheads.cli.given import combined, files_of, resumed, with_data
+from manyheads.cli.given import chosen, combined, files_of, resumed, with_data
 from manyheads.cli.live import watched
 from manyheads.cli.output import Plain, bold, warn
 from manyheads.cli.progress import progress, quantity_of
@@ -78,9 +78,18 @@ def run_flags(arguments: Sequence[str]) -> list[Flag]:
 
 def run(
     config: Annotated[
-        Path | None, typer.Argument(help="a TOML file; flags change what it says", show_default=False)
+        Path | None,
+        typer.Argument(
+            help="a TOML file, or with --from the name of a method; flags change what it says", show_default=False
+        ),
     ] = None,
     *,
+    comparison: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", help="folder of a comparison: train a method with the settings it chose", show_default=False
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="folder of the run  \\[default: runs/DATE-ALGORITHM-DATA]", show_default=False)
     ] = None,
@@ -99,13 +108,21 @@ def run(
 
       manyheads run --data digits --partition classes:3 --clients 20 --algorithm fedrep --rounds 30
 
+      manyheads run --from runs/my-comparison fedrep
+
       manyheads run --resume --out runs/my-run
     """
     errors = Plain(stderr=True)
     if live_port is not None and not live:
         raise UserError("is for --live", where="live-port", given=live_port, fix="add --live, or leave it out")
+    if comparison and resume:
+        raise UserError("starts a new run", where="from", fix="to go on with one: manyheads run --resume --out RUN")
     kept = _resumed(out, config is not None or "data" in flags, errors) if resume else {}
-    table = combined(with_data(flags), DEFAULTS, kept, read_settings(config) if config else {})
+    if comparison:
+        given = chosen(comparison, str(config) if config else None)
+    else:
+        given = read_settings(config) if config else {}
+    table = combined(with_data(flags), DEFAULTS, kept, given)
     settings = build(Config, table, where="config")
     algorithm, model, federation, made = assemble(settings)
     warn(errors, federation.warnings)

@@ -35,7 +35,7 @@ def advised(
             advice.append(_unmeasured(found, site, alone))
             continue
         federated = row.verdict == "gains" or (row.verdict == "unclear" and answer.method is not None)
-        more = needed(estimates[site], len(found.seeds)) if row.verdict == "unclear" else Needed(None, None)
+        more = needed(estimates[site]) if row.verdict == "unclear" else Needed(None, None)
         samples = None if more.samples is None else math.ceil(more.samples * row.samples)
         advice.append(
             SiteAdvice(

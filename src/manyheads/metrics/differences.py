@@ -86,13 +86,15 @@ def _residual(each: np.ndarray, stratum: np.ndarray, n: np.ndarray) -> float:
 
 
 def run_deviations(site: Differences, folds: int) -> np.ndarray:
-    """How far the site's value in each run, [seeds, folds], is above its mean over runs."""
+    """How far the site's value in each run is above its mean over runs, [seeds, folds]; NaN where it has none."""
     if folds == 1:
         return (site.values - site.values.mean())[:, None]
     if site.runs is not None:
-        mean = np.nanmean(site.runs) if not np.isnan(site.runs).all() else 0.0
-        return np.nan_to_num(site.runs - mean)
-    found = np.zeros((len(site.values), folds))
+        found = np.full((len(site.runs), folds), np.nan)
+        found[:, : site.runs.shape[1]] = site.runs
+        known = ~np.isnan(found)
+        return found - found[known].mean() if known.any() else found
+    found = np.where(np.bincount(site.fold, minlength=folds) > 0, np.zeros((len(site.values), 1)), np.nan)
     for stratum in np.unique(site.stratum):
         own = site.stratum == stratum
         each, fold = site.each[:, own] - site.each[:, own].mean(), site.fold[own]

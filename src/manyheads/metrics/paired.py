@@ -104,17 +104,17 @@ def estimate(site: Differences, kind: Kind) -> Estimate:
 def overall(sites: Sequence[Differences], kind: Kind) -> Estimate:
     """An estimate of the mean over sites; samples differ between sites, runs are common to all."""
     count, seeds = len(sites), len(sites[0].values)
-    folds = 1 + max(int(site.fold.max(initial=0)) for site in sites)
+    dealt = 1 + max(int(site.fold.max(initial=0)) for site in sites)
     sampled = [sampling(site, kind, count) for site in sites]
-    value = float(np.mean([site.values.mean() for site in sites]))
     variances, freedom = (np.concatenate(parts) for parts in zip(*(s[:2] for s in sampled), strict=True))
     samples = _sum(variances, freedom, count)
-    runs = np.mean([run_deviations(site, folds) for site in sites], axis=0)  # [seeds, folds]
-    by_seed = float(runs.var(axis=0, ddof=1).mean()) / runs.size if seeds > 1 else 0.0
-    between, differing, widened = NOTHING, 0.0, 1.0
+    runs = np.stack([run_deviations(site, dealt) for site in sites])  # [sites, seeds, folds]
+    runs = np.nan_to_num(runs[:, :, ~np.isnan(runs).all(axis=(0, 1))]).mean(axis=0)
+    folds = runs.shape[1]
+    by_seed = float(runs.var(axis=0, ddof=1).mean()) / runs.size if seeds > 1 and folds else 0.0
+    between, differing = NOTHING, 0.0
     if folds > 1:
-        between = Part(float(runs.mean(axis=0).var(ddof=1)) / folds, folds - 1)
-        differing, widened = 1.0, REUSED[kind]
+        between, differing = Part(float(runs.mean(axis=0).var(ddof=1)) / folds, folds - 1), 1.0
     elif seeds > 1:
         between = Part(by_seed, seeds - 1)
         residual = sum(s.residual for s in sampled) / count**2
@@ -122,10 +122,12 @@ def overall(sites: Sequence[Differences], kind: Kind) -> Estimate:
     elif count > 1 and kind != "share":
         between = Part(float(np.var([site.values[0] for site in sites], ddof=1)) / count, count - 1)
         differing = 1.0
+    value = float(np.mean([site.values.mean() for site in sites]))
+    variance = samples.variance * (REUSED[kind] if dealt > 1 else 1.0)
     return Estimate(
         value=value,
-        common=Part((1 - differing) * samples.variance if differing < 1 else 0.0, samples.freedom),
-        noise=Part(differing * widened * samples.variance if differing else 0.0, samples.freedom),
+        common=Part((1 - differing) * variance if differing < 1 else 0.0, samples.freedom),
+        noise=Part(differing * variance if differing else 0.0, samples.freedom),
         runs=between,
         by_seed=by_seed,
         seeds=seeds,

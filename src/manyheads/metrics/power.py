@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -25,18 +26,20 @@ class Needed(NamedTuple):
     """how many seeds in all"""
 
 
-def needed(found: Estimate, gain: float | None = None, power: float = 0.8) -> Needed:
+def needed(found: Estimate, *, gain: float | None = None, power: float = 0.8) -> Needed:
     """What it takes for a 95 % interval to exclude 0 with this power, if the gain is as large as found (or given).
 
     Variances are taken as they were found, so the answer is as rough as they are.
     """
     gain = abs(found.value if gain is None else gain)
-    samples = next(
-        (m for m in np.geomspace(1, MOST_SAMPLES, 200) if _shows(_more_samples(found, m), gain, power)), None
+    times = np.geomspace(1, MOST_SAMPLES, 200).tolist()
+    samples = bisect_left(times, True, key=lambda m: _shows(_more_samples(found, m), gain, power))
+    counts = range(found.seeds, MOST_SEEDS + 1) if found.seeds > 1 else range(0)
+    seeds = bisect_left(counts, True, key=lambda n: _shows(_more_seeds(found, n), gain, power))
+    return Needed(
+        times[samples] if samples < len(times) else None,
+        counts[seeds] if seeds < len(counts) else None,
     )
-    tried = range(found.seeds, MOST_SEEDS + 1) if found.seeds > 1 else ()
-    seeds = next((n for n in tried if _shows(_more_seeds(found, n), gain, power)), None)
-    return Needed(None if samples is None else float(samples), seeds)
 
 
 def _shows(found: Estimate, gain: float, power: float) -> bool:
@@ -63,9 +66,13 @@ def _more_seeds(found: Estimate, seeds: int) -> Estimate:
 
 
 def _beyond(found: Estimate) -> float:
-    """The variance between runs beyond that of their samples, if it is more than chance would give in 19 of 20 cases."""
+    """The variance between runs beyond that of their samples, if chance would give less in 19 of 20 cases.
+
+    That of few runs is found too small more often than too large, so it is divided by its median.
+    """
     from scipy.special import chdtri  # slow to import
 
-    runs, noise = found.runs, found.noise.variance
-    chance = noise * float(chdtri(runs.freedom, 0.05)) / runs.freedom if noise else 0.0
-    return runs.variance - noise if runs.variance > chance else 0.0
+    free, noise = found.runs.freedom, found.noise.variance
+    if not found.runs.variance or found.runs.variance <= noise * float(chdtri(free, 0.05)) / free:
+        return 0.0
+    return found.runs.variance * free / float(chdtri(free, 0.5)) - noise

@@ -86,7 +86,7 @@ def curves(result: ComparisonResult, over: Literal["round", "mb"], legend: alt.L
         if over == "round" or point.bytes
     ]
     drawn = lines(
-        inline(rows), names, over, f"validation {scale.title}", scale, legend=legend, band=len(result.seeds) > 1
+        inline(rows), names, over, f"validation {scale.title}", scale, legend=legend, band=result.folds > 1
     )
     words = f"target {scale.value(result.target)}{scale.unit}"
     target = chart_of([{"target": scale.drawn(result.target), "words": words}]).encode(y="target:Q")

@@ -71,7 +71,7 @@ def _costs(result: ComparisonResult) -> Table:
             Cell(megabytes(m.bytes_down), m.bytes_down),
             count_cell(m.rounds_to_target),
             Cell(megabytes(m.bytes_to_target), m.bytes_to_target),
-            Cell(seconds(m.seconds), m.seconds),
+            Cell(seconds(m.seconds), m.seconds) if m.seconds else Cell(NONE),
         ]
         for name, m in result.methods.items()
         if name != ALONE

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from manyheads.experiments.methods import TUNED
 from manyheads.experiments.results import ALONE, POOLED
+from manyheads.report.words import MINUS
 
 __all__ = ["Look", "display", "looks", "spoken"]
 
@@ -92,11 +93,12 @@ def looks(names: Iterable[str]) -> dict[str, Look]:
 
 
 def spoken(text: str, names: Iterable[str]) -> str:
-    """Return a sentence with the labels of these methods replaced by their display names.
+    """Return a sentence as the page writes it: display names for the labels of these methods, true minus signs.
 
-    >>> spoken("Federate, with fedavg+ft: better than fedavg.", ["fedavg", "fedavg+ft"])
-    'Federate, with FedAvg + fine-tuning: better than FedAvg.'
+    >>> spoken("With fedavg+ft -0.3 points, worse than fedavg; try --rounds 9.", ["fedavg", "fedavg+ft"])
+    'With FedAvg + fine-tuning \N{MINUS SIGN}0.3 points, worse than FedAvg; try --rounds 9.'
     """
+    text = re.sub(r"(?<![\w-])-(?=\d)", MINUS, text)
     known = sorted(names, key=len, reverse=True)
     if not known:
         return text
