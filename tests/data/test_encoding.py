@@ -94,7 +94,8 @@ def test_a_category_never_seen_is_encoded_like_a_missing_one_and_told(folder, tm
         pair.append(read_new_site(write(tmp_path / "new.csv", changed), encoding))
     missing, unknown = pair
     assert np.array_equal(encoding.inputs(missing.samples), encoding.inputs(unknown.samples))
-    assert encoding.inputs(unknown.samples)[2, 2:].tolist() == [0, 0, 0]
+    assert encoding.columns.features[2:5] == ("ward=A", "ward=B", "ward=C")
+    assert encoding.inputs(unknown.samples)[2, 2:5].tolist() == [0, 0, 0]
     assert missing.warnings == ()
     assert "'ward'" in unknown.warnings[0]
     assert "'Z'" in unknown.warnings[0]

@@ -31,7 +31,7 @@ class Reading:
     """Which files to read, and what their columns mean."""
 
     path: str = ""
-    """a folder with one CSV, Parquet or NPZ file per client, or one such table with a client column"""
+    """a folder with one CSV, Excel, Parquet or NPZ file per client, or one such table with a client column"""
     label: str = "label"
     """the label column; by default label, target, y and class are tried"""
     client: str = ""
@@ -44,6 +44,10 @@ class Reading:
     """columns to leave out"""
     missing: Literal["mean", "error"] = "mean"
     """missing values: numbers are replaced by the mean of the training samples, or it is an error"""
+    missing_codes: tuple[str, ...] = ()
+    """more codes of missing values: CODE for all columns, COLUMN=CODE for one, such as -9,chol=0"""
+    sheet: str = ""
+    """of Excel files, the sheet to read; by default the first that holds values"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +62,8 @@ class Site:
     """columns of the file that were left out"""
     notations: dict[str, str] = field(default_factory=dict)
     """columns whose numbers have a notation other than a program's, and its name"""
+    codes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """columns in which texts were read as missing values, and these texts"""
 
     def problem(self, message: str, fix: str, at: np.ndarray, column: str) -> Problem:
         """An error at rows ``at`` of a column; the message is about the first."""
@@ -98,12 +104,13 @@ def _read(reading: Reading) -> tuple[list[Site], list[Problem]]:
     for file in files:
         why = _left_out(file)
         if why is None:
-            table, more = read_table(file, reading.ignore)
+            table, more = _table(reading, file)
             problems += more
             if table is not None:
                 sites.append(_site(stem(file), file, np.arange(table.rows), table))
         elif why:
-            problems.append(Problem("warning", str(file), f"{why}: left out", f"known are {', '.join(EXTENSIONS)}"))
+            fix = f"if it is a table, save it as one of {', '.join(EXTENSIONS)}"
+            problems.append(Problem("warning", str(file), f"{why}: left out", fix))
     if not sites and not any(p.severity == "error" for p in problems):
         fix = f"put one file per client there: {', '.join(EXTENSIONS)}"
         problems.append(Problem("error", str(path), "the folder holds no table", fix))
@@ -112,6 +119,10 @@ def _read(reading: Reading) -> tuple[list[Site], list[Problem]]:
             message = f"{count} files are of a site {quoted(name)}"
             problems.append(Problem("error", str(path), message, "rename one of them"))
     return sites, problems
+
+
+def _table(reading: Reading, file: Path) -> tuple[Table | None, list[Problem]]:
+    return read_table(file, reading.ignore, sheet=reading.sheet, missing=reading.missing_codes)
 
 
 def _left_out(file: Path) -> str | None:
@@ -128,12 +139,12 @@ def _left_out(file: Path) -> str | None:
 
 def _site(name: str, file: Path, at: np.ndarray, table: Table) -> Site:
     columns = {n: c[at] for n, c in table.columns.items()}
-    return Site(name, str(file), at + 1, columns, table.ignored, table.notations)
+    return Site(name, str(file), at + 1, columns, table.ignored, table.notations, table.codes)
 
 
 def _divided(reading: Reading, path: Path) -> tuple[list[Site], list[Problem]]:
     """The sites of a single table, divided by its client column."""
-    table, problems = read_table(path, reading.ignore)
+    table, problems = _table(reading, path)
     if table is None:
         return [], problems
     names = [reading.client] if reading.client else list(CLIENT_NAMES)
@@ -163,6 +174,7 @@ def _no_such(reading: Reading, sites: Sequence[Site], label: str) -> list[Proble
         for message, names, known in (
             ("no such column to ignore", reading.ignore, list(there)),
             ("no such column of categories", reading.categories, features),
+            ("no such column with a missing code", [c.rpartition("=")[0] for c in reading.missing_codes], [*used, ""]),
         )
         for name in names
         if name not in known

@@ -36,7 +36,7 @@ def check_sites(path: str | Path, **reading: Any) -> Survey:
 
 @settings
 class Sites(Reading):
-    """Your own tables: a folder with one CSV, Parquet or NPZ file per client, or one table with a client column.
+    """Your own tables: a folder with one CSV, Excel, Parquet or NPZ file per client, or one table with a client column.
 
     Columns are scaled by statistics of the training rows: the client's own, or counts, means and sums of squares that the
     clients share. Rows are never pooled, and test rows are never used.
@@ -46,6 +46,8 @@ class Sites(Reading):
     model: ClassVar[str] = "mlp"
     scaling: Literal["client", "federated", "none"] = "client"
     """of numbers to mean 0 and deviation 1: by each client's own training samples, by shared statistics of all; or none"""
+    indicators: bool | Literal["auto"] = "auto"
+    """inputs that tell where a number is missing; auto: of columns missing in over 5 % of some client's training samples"""
     scale_target: bool = True
     """scale the target of a regression by shared statistics: a loss of 1 is then that of always predicting the mean"""
     test_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.2
@@ -97,6 +99,11 @@ class Sites(Reading):
             ignored=self.ignore + (owner if Path(self.path).is_file() else ()),
             scaling=self.scaling,
             missing=self.missing,
+            indicate=self.indicators,
+            booleans=survey.booleans,
+            dates=survey.dates,
+            missing_codes=self.missing_codes,
+            sheet=self.sheet,
             target=self._target_scaling(survey, train),
         )
 
