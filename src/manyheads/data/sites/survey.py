@@ -128,6 +128,9 @@ def survey_of(reading: Reading) -> Survey:
     problems += unclear_numbers(reading, sites, guessed, "name the column in --data.categories")
     if reading.task == "auto":
         problems += unclear_numbers(reading, sites, [label], "say --data.task classification")
+        if kind_of([s.columns[label] for s in sites]) == "date":
+            fix = "name another label column, --data.label NAME, or write it as a number of days"
+            problems.append(Problem("error", reading.path, "the labels are dates", fix, column=label))
     clean = []
     for site in sites:
         columns = {}

@@ -39,9 +39,14 @@ def read_workbook(path: Path, sheet: str = "") -> Found:
             raise Unreadable(f"has no sheet {quoted(sheet)}", f"{near}; --data.sheet names one for all files")
         full = [name for name, s in sheets.items() if next(_rows(s), None)]
         name = sheet or next(iter(full), "")
-        rows = list(_rows(sheets[name])) if name in full else []
-        columns = _columns([[cell.value for cell in row] for row in rows])
-    _check_computed(path, name, rows, list(columns))
+        rows: list[list[Any]] = []
+        blank: set[tuple[int, int]] = set()
+        for row in _rows(sheets[name]) if name in full else ():
+            rows.append([cell.value for cell in row])
+            blank |= {(c.row, c.column) for c in _there(row) if c.value is None and c.data_type == "n"}
+        columns = _columns(rows)
+    if blank:
+        _check_computed(path, name, blank, list(columns))
     if len(full) < 2 or sheet:
         return Found(columns)
     message = f"{len(full)} sheets hold values, {quoted(*full, most=5)}: {quoted(name)} is read"
@@ -77,7 +82,7 @@ def _rows(sheet: Any) -> Iterator[tuple[Any, ...]]:
         if number > MOST_ROWS:
             raise Unreadable(f"has more than {MOST_ROWS} rows", "save it as .xlsx again, or as CSV")
         if any(cell.value not in (None, "") for cell in row):
-            check_size(8 * (cells := cells + len(row)))
+            check_size(32 * (cells := cells + len(row)))
             yield row
 
 
@@ -117,19 +122,20 @@ def _text(value: Any, row: int, column: str) -> str | None:
     return None if value is None else str(value)
 
 
-def _check_computed(path: Path, sheet: str, rows: Sequence[tuple[Any, ...]], names: Sequence[str]) -> None:
-    """Refuse a formula without its value, which looks like a blank cell: the program that wrote it did not compute it."""
-    there = [cell for row in rows for cell in row if hasattr(cell, "row")]
-    blank = {(cell.row, cell.column) for cell in there if cell.value is None and cell.data_type == "n"}
-    if not blank:
-        return
+def _there(row: Sequence[Any]) -> list[Any]:
+    """The cells that the file holds: others have no place."""
+    return [cell for cell in row if hasattr(cell, "row")]
+
+
+def _check_computed(path: Path, sheet: str, blank: set[tuple[int, int]], names: Sequence[str]) -> None:
+    """Refuse a formula among the ``blank`` cells: the program that wrote it did not compute its value."""
     with _opened(path, values=False) as book:
-        title = next(s.title for s in book.worksheets if printable(s.title) == sheet)
-        for cell in (cell for row in _rows(book[title]) for cell in row if cell.data_type == "f"):
-            if (cell.row, cell.column) in blank:
-                raise Unreadable(
-                    f"the formula in {cell.coordinate} has no value",
-                    "open the file in Excel or LibreOffice and save it: they compute it",
-                    cell.row - there[0].row,
-                    dict(enumerate(names, 1)).get(cell.column),
-                )
+        rows = [_there(row) for row in _rows(next(s for s in book.worksheets if printable(s.title) == sheet))]
+    for cell in (cell for row in rows for cell in row if cell.data_type == "f"):
+        if (cell.row, cell.column) in blank:
+            raise Unreadable(
+                f"the formula in {cell.coordinate} has no value",
+                "open the file in Excel or LibreOffice, which computes it, and save it",
+                cell.row - rows[0][0].row,
+                dict(enumerate(names, 1)).get(cell.column),
+            )
