@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -22,14 +22,10 @@ MANY = 10
 """and if there are more than so many other values"""
 
 
-def codes_told(path: str, sites: Sequence[Site]) -> list[Problem]:
-    """A warning that texts were read as missing values."""
-    columns: dict[str, None] = {}
-    texts: dict[str, None] = {}
-    for site in sites:
-        for column, codes in site.codes.items():
-            columns[column] = None
-            texts |= dict.fromkeys(codes)
+def codes_told(path: str, tables: Sequence[Mapping[str, Sequence[str]]]) -> list[Problem]:
+    """A warning that texts were read as missing values, from those of each table by column."""
+    columns = dict.fromkeys(column for table in tables for column in table)
+    texts = dict.fromkeys(code for table in tables for codes in table.values() for code in codes)
     if not texts:
         return []
     message = f"{quoted(*texts)} read as missing, in {quoted(*columns)}"

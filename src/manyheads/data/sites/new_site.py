@@ -16,6 +16,7 @@ from manyheads.data.encoding import Encoding, Raw
 from manyheads.data.paths import suggestion
 from manyheads.data.sites.columns import Columns
 from manyheads.data.sites.dates import date_order
+from manyheads.data.sites.gaps import codes_told
 from manyheads.data.sites.kinds import WRONG, Kind, values_of
 from manyheads.data.sites.problems import Problem, and_more
 from manyheads.data.sites.reading import LABEL_NAMES
@@ -56,8 +57,8 @@ def read_new_site(path: str | Path, encoding: Encoding, labelled: bool = True) -
         warnings += more
         values, column = table.columns.get(encoding.columns.label), encoding.columns.label
     else:
-        x, values, column = _arrays(path, labelled)
-        samples, warnings = _fitting(str(path), x, encoding), []
+        x, values, column, warnings = _arrays(path, labelled)
+        samples = _fitting(str(path), x, encoding)
     try:
         y = _targets(str(path), values, column, encoding)
     except UserError as error:
@@ -87,11 +88,13 @@ def new_site(x: np.ndarray, y: np.ndarray, encoding: Encoding) -> NewSite:
 
 def _table(path: Path, labelled: bool, columns: Columns | None = None) -> tuple[Table, list[str]]:
     """A table, read as those of the run's sites were, and warnings."""
-    how = columns or Columns("")
-    table, problems = read_table(path, how.ignored, labelled, how.sheet, how.missing_codes)
+    if columns is None:
+        table, problems = read_table(path, labelled=labelled)
+    else:
+        table, problems = read_table(path, columns.ignored, labelled, columns.sheet, columns.missing_codes)
     if table is None:
         raise UserError(str(problems[0]))
-    return table, [str(p) for p in problems]
+    return table, [str(p) for p in (*problems, *codes_told(str(path), [table.codes]))]
 
 
 def _features(path: Path, table: Table, columns: Columns) -> tuple[dict[str, np.ndarray], list[str]]:
@@ -135,14 +138,15 @@ def _order(path: Path, column: np.ndarray, name: str, columns: Columns) -> tuple
     return usual, [str(Problem("warning", str(path), message, fix, column=name))]
 
 
-def _arrays(path: Path, labelled: bool) -> tuple[np.ndarray, np.ndarray | None, str]:
-    """Inputs and labels from an NPZ file, or from a table with one column per input; and the label's name."""
+def _arrays(path: Path, labelled: bool) -> tuple[np.ndarray, np.ndarray | None, str, list[str]]:
+    """Inputs and labels from an NPZ file, or from a table with one column per input; the label's name, and warnings."""
     if path.suffix == ".npz":
         found, problems = read_arrays(path)
         if found is None:
             raise UserError(str(problems[0]))
-        return *found, "y"
-    columns = dict(_table(path, labelled)[0].columns)
+        return *found, "y", []
+    table, warnings = _table(path, labelled)
+    columns = dict(table.columns)
     label = next((n for n in LABEL_NAMES if n in columns), "")
     y = columns.pop(label, None)
     if y is None and labelled:
@@ -150,7 +154,7 @@ def _arrays(path: Path, labelled: bool) -> tuple[np.ndarray, np.ndarray | None, 
     if not columns:
         raise UserError(f"{path} has no column besides the label", fix="add a column for each input")
     inputs = [_numbers(str(path), column, name) for name, column in columns.items()]
-    return np.stack(inputs, axis=1), y, label
+    return np.stack(inputs, axis=1), y, label, warnings
 
 
 def _numbers(file: str, column: np.ndarray, name: str, kind: Kind = "number", order: str = "") -> np.ndarray:

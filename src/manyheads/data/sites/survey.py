@@ -1,6 +1,6 @@
 """A survey of a user's sites: which columns and labels they have, and every problem with them.
 
-Sites share only what a federation may know: names and types of columns, counts, names of labels; no rows.
+Sites share only what a federation may know: names and types of columns, counts, medians, names of labels, hashes of rows.
 """
 
 from __future__ import annotations

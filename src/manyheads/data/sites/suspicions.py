@@ -25,7 +25,7 @@ def suspicions(survey: Survey, identifying: list[str]) -> list[Problem]:
     numbers, texts = [*survey.numbers, *[label] * (not classes)], [*survey.categories, *[label] * classes]
     telling = leaking(sites, varying, label, classes)
     return [
-        *codes_told(path, sites),
+        *codes_told(path, [site.codes for site in sites]),
         *gaps_told(path, sites, survey.features),
         *hinted_codes(path, sites, quantities),
         *(
