@@ -119,8 +119,9 @@ def run(
     errors = Plain(stderr=True)
     if live_port is not None and not live:
         raise UserError("is for --live", where="live-port", given=live_port, fix="add --live, or leave it out")
+    given = _given(config, comparison, resume)
     kept = _resumed(out, config is not None or "data" in flags, errors) if resume else {}
-    table = combined(with_data(flags), DEFAULTS, kept, _given(config, comparison, resume))
+    table = combined(with_data(flags), DEFAULTS, kept, given)
     settings = build(Config, table, where="config")
     algorithm, model, federation, made = assemble(settings)
     warn(errors, federation.warnings)
@@ -136,8 +137,8 @@ def run(
                     new.append(end.record["round"])
                     follow(end.record)
 
-                given = algorithm, model, federation, settings.training(), made, place, resume
-                result = run_training(*given, on_round, errors.print)
+                things = algorithm, model, federation, settings.training(), made, place, resume
+                result = run_training(*things, on_round, errors.print)
         except KeyboardInterrupt:
             errors.print(f"stopped; {_saved(place)}")
             raise typer.Exit(STOPPED) from None
