@@ -212,6 +212,13 @@ def test_damage_anywhere_is_read_or_refused(tmp_path):
         assert (table is None) == any(p.severity == "error" for p in problems)
 
 
+def test_a_column_can_be_left_out_whatever_it_holds(tmp_path):
+    path = workbook(tmp_path / "a.xlsx", [*HEAD, "t", "f"], [30, "A", 0, time(9), "=A2"], [40, "B", 1, "#REF!", "=A3"])
+    assert read_table(path)[0] is None
+    assert list(columns_of(path, ignore=("t", "f"))) == HEAD
+    assert read_table(path, ignore=("t", "f"))[0].ignored == {"t", "f"}
+
+
 def test_the_sheet_is_a_setting_of_all_sites(tmp_path):
     for name in "ab":
         workbook(tmp_path / f"{name}.xlsx", ["about"], Data=[["v", "label"], *([i * i % 7, i % 2] for i in range(12))])
