@@ -134,7 +134,7 @@ def _imported() -> None:
     import manyheads.cli.streams
     import manyheads.report.figures
     import manyheads.report.live
-    import manyheads.report.runs  # noqa: F401
+    import manyheads.report.run_page  # noqa: F401
 
     torch.set_num_threads(1)
     vl_convert.javascript_bundle = lambda snippet, version=None: (

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.utils.class_weight import compute_class_weight
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -80,8 +81,19 @@ class Plain:
         x, y = self.data(i)
         out = net(x[rows])
         if self.federation.task == "classification":
-            return functional.cross_entropy(out, y[rows])
+            return self.cross_entropy(out, y[rows], i)
         return 0.5 * functional.mse_loss(out.reshape(-1), y[rows].reshape(-1))
+
+    def cross_entropy(self, out: Tensor, y: Tensor, i: int) -> Tensor:
+        """Samples have scikit-learn's weights, by the labels of the client or of all clients."""
+        if self.training.class_weights == "none":
+            return functional.cross_entropy(out, y)
+        of_all, of_client = self.federation.train.y, self.data(i)[1].numpy()
+        labels = of_all if self.training.class_weights == "balanced" else of_client
+        present = np.unique(labels)
+        weight = compute_class_weight("balanced", classes=present, y=labels)
+        weights = torch.tensor(weight[np.searchsorted(present, y.numpy())], dtype=out.dtype)
+        return (weights * functional.cross_entropy(out, y, reduction="none")).mean()
 
     def net(self, w: Weights) -> nn.Module:
         net = copy.deepcopy(self.module)
@@ -101,7 +113,7 @@ class Plain:
         def loss(flat: Tensor) -> Tensor:
             parts = {k: p.view(s) for k, p, s in zip(names, flat.split(sizes), shapes, strict=True)}
             x, y = self.data(i)
-            return functional.cross_entropy(torch.func.functional_call(self.module, parts, (x[rows],)), y[rows])
+            return self.cross_entropy(torch.func.functional_call(self.module, parts, (x[rows],)), y[rows], i)
 
         matrix = torch.autograd.functional.hessian(loss, torch.cat([w[k].flatten() for k in names]))
         product = matrix @ torch.cat([v[k].flatten() for k in names])

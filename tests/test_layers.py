@@ -1,4 +1,8 @@
-"""Imports point one way: core <- data, models, metrics, algorithms <- engines <- monitors <- run <- onboarding, theory <- experiments <- report <- cli."""
+"""Imports point one way.
+
+core <- data, models, metrics, algorithms <- engines <- monitors <- run, baselines <- onboarding, theory <- experiments
+<- report <- cli
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,7 @@ MAY_IMPORT = {
 MAY_IMPORT["engines"] = {*MAY_IMPORT}
 MAY_IMPORT["monitors"] = {*MAY_IMPORT}
 MAY_IMPORT["run"] = {*MAY_IMPORT}
+MAY_IMPORT["baselines"] = {"core", "data", "metrics"}
 MAY_IMPORT["onboarding"] = {*MAY_IMPORT}
 MAY_IMPORT["theory"] = {*MAY_IMPORT}
 MAY_IMPORT["experiments"] = {*MAY_IMPORT}

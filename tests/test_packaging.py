@@ -88,3 +88,10 @@ def test_every_dependency_is_pinned_for_the_set_up(extra):
     pinned = {name_of(pin) for pin in pins if pin}
     needs = PROJECT["dependencies"] if extra == "base" else PROJECT["optional-dependencies"][extra]
     assert {name_of(need) for need in needs} - pinned <= {"manyheads"}
+
+
+def test_every_file_of_the_package_is_in_its_wheel():
+    patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["manyheads"]
+    packed = {file for pattern in patterns for file in SOURCE.glob(pattern)}
+    files = {f for f in SOURCE.rglob("*") if f.is_file() and f.suffix not in (".py", ".pyc")}
+    assert files == packed

@@ -28,7 +28,7 @@ from manyheads.core.trees import Params, State, Tree
 from manyheads.data import Federation
 from manyheads.engines.engine import Engine
 from manyheads.experiments import ComparisonResult, compare
-from manyheads.metrics import METRICS, Metric, Predictions, SampleMetric
+from manyheads.metrics import METRICS, ClosedFormMetric, Contributions, Metric, Predictions, SampleMetric
 from manyheads.models import Model
 from manyheads.monitors import MONITORS, Monitor
 from manyheads.onboarding import personalize
@@ -45,8 +45,10 @@ __all__ = [
     "TASKS",
     "Algorithm",
     "Batch",
+    "ClosedFormMetric",
     "Cohort",
     "ComparisonResult",
+    "Contributions",
     "Ditto",
     "Each",
     "Engine",

@@ -505,6 +505,24 @@ def test_any_optimizer_fine_tunes(optimizer):
     assert run.final[0]["loss"] < run.history[-1]["evaluation"]["loss"]
 
 
+def test_local_training_by_another_optimizer():
+    """Full batches: the steps of torch's own Adam, which starts anew in every round."""
+    federation, rounds, steps = ragged(), 2, 3
+    method = mh.Local(optimizer="adam", sgd=SGD(lr=0.01), batch=0, steps=steps)
+    run = simulate(method, small_net(), federation, rounds=rounds)
+    for client in (0, 3):
+        net = small_net()
+        x, y = map(torch.from_numpy, federation.train.client(client))
+        for _ in range(rounds):
+            adam = torch.optim.Adam(net.parameters(), lr=0.01)
+            for _ in range(steps):
+                adam.zero_grad()
+                torch.nn.functional.cross_entropy(net(x), y).backward()
+                adam.step()
+        for name, leaf in net.named_parameters():
+            torch.testing.assert_close(run.client_model(client)[name], leaf.detach(), rtol=1e-4, atol=1e-6)
+
+
 def test_the_fine_tuned_protocol_can_be_followed_over_the_rounds():
     tune = FineTune(scope="head", epochs=2, lr=0.1)
     run = simulate(

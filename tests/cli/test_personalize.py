@@ -51,6 +51,16 @@ def test_accuracy_grows_with_the_samples_of_the_new_client(digits, tmp_path, cap
     assert max(before) < accuracy[0] < accuracy[1] < accuracy[2]
 
 
+def test_the_other_metrics_are_shown_before_and_after(digits, model, tmp_path, capsys):
+    words = ["personalize", digits, model / "own.npz", "--out", tmp_path / "again", "--export", "none", "--curve", "5"]
+    assert call(*words) == 0
+    shown = {tuple(line.split()) for line in capsys.readouterr().out.splitlines()}
+    card = json.loads((tmp_path / "again" / "card.json").read_text())["measured"]
+    auc = [f"{card[at]['auc']:.3g}" for at in ("before", "after")]
+    assert ("before", "after") in shown
+    assert ("AUC", *auc) in shown
+
+
 def test_the_exports_predict_what_predict_predicts(model, capsys):
     own, onnx = (
         facts_of(capsys, "predict", model / "mine", model / "rest.npz", "--engine", engine)

@@ -118,6 +118,8 @@ def test_resume_needs_no_other_flag_and_can_add_rounds(tmp_path, capsys):
     (["--new-clients", "0.4", "--evaluate.who", "new", "--evaluate.model", "local"], ["no local model"]),
     (["--new-clients", "9"], ["no such number of new clients"]),
     (["--new-data", "digits"], ["only class-split takes new clients from other data", "digits"]),
+    (["--class-weights", "rare"], ["class_weights", "'rare'", "'none', 'balanced' or 'client'"]),
+    (["--metric", "rmse"], ["rmse is not for classification", "regression"]),
     (["--no-such-flag"], ["No such option", "--no-such-flag"]),
     (["nowhere.toml"], ["nowhere.toml is not there"]),
 ])  # fmt: skip
@@ -139,6 +141,24 @@ def test_new_clients_and_fine_tuning_are_reported(tmp_path, capsys):
     assert call(*arguments, "--out", tmp_path / "again") == 0
     assert "new clients" in capsys.readouterr().out
     assert call(*arguments, "--validation", "0.2", "--evaluate.split", "validation", "--out", tmp_path / "third") == 0
+
+
+def test_all_metrics_of_the_task_are_shown_with_their_spread(tmp_path, capsys):
+    assert call(*SMALL, "--out", tmp_path / "run", "--class-weights", "client", "--json") == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert list(facts["metrics"])[:4] == ["accuracy", "loss", "balanced_accuracy", "auc"]
+    assert facts["evaluation"]["auc"] == facts["metrics"]["auc"]
+    assert tomllib.loads((tmp_path / "run" / "config.toml").read_text())["class_weights"] == "client"
+    assert call("run", "--resume", "--out", tmp_path / "run") == 0
+    shown = {tuple(line.split()) for line in capsys.readouterr().out.splitlines()}
+    spread, worst = (facts["evaluation"][f"auc_{what}"] for what in ("std", "worst_decile"))
+    words = f"AUC {facts['metrics']['auc']:.4f} (spread {spread:.4f}, worst tenth {worst:.4f})"
+    assert tuple(words.split()) in shown
+
+
+def test_where_a_metric_is_not_defined_is_shown(tmp_path, capsys):
+    assert call(*SMALL[:3], "--partition", "classes:1", *SMALL[5:], "--out", tmp_path / "run") == 0
+    assert "(defined at 0 of 6 clients)" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(("toml", "words"), [

@@ -124,3 +124,62 @@ def test_a_saved_federation_that_was_damaged_is_one_line(tmp_path, text):
     (tmp_path / "saved" / "federation.json").write_text(text, encoding="latin-1")
     with pytest.raises(UserError, match="is not a readable federation"):
         Federation.load(tmp_path / "saved")
+
+
+# -- test parts, groups and times --------------------------------------------------------------------------------------
+
+
+def numbers(first: int, count: int) -> np.ndarray:
+    return np.arange(first, first + count, dtype=np.float32)[:, None]
+
+
+def test_a_test_part_of_ones_own_is_kept_and_labels_are_named_over_both_parts():
+    clients = [(numbers(0, 3), ["a", "b", "a"]), (numbers(10, 2), ["b", "b"])]
+    test = [(numbers(3, 2), ["c", "a"]), (numbers(12, 0), np.array([], str))]
+    federation = Federation.from_clients(clients, test=test)
+    assert federation.own_test
+    assert federation.label_names == ("a", "b", "c")
+    assert federation.train.x[:, 0].tolist() == [0, 1, 2, 10, 11]
+    assert federation.test.x[:, 0].tolist() == [3, 4]
+    assert federation.test.y.tolist() == [2, 0]
+    assert federation.test_rows.tolist() == [3, 4]
+    assert not Federation.from_clients(clients).own_test
+    folds = federation.folds(2, seed=0)
+    assert sorted(x for fold in folds for x in fold.test.x[:, 0].tolist()) == [0, 1, 2, 3, 4, 10, 11]
+
+
+def test_groups_are_not_divided_and_may_be_anything():
+    clients = [(numbers(0, 30), np.arange(30) % 2), (numbers(0, 12), np.arange(12) % 2)]
+    patients = [[f"patient {i // 3}" for i in range(30)], np.repeat([7, 900, -1], 4)]
+    federation = Federation.from_clients(clients, groups=patients, seed=1)
+    assert 0 < federation.test.sizes[0] < 30
+    for client, names in enumerate(patients):
+        train, test = (part.client(client)[0][:, 0].astype(int) for part in (federation.train, federation.test))
+        assert not {names[i] for i in train} & {names[i] for i in test}
+
+
+@pytest.mark.parametrize("kind", ["float", "datetime64[D]", "datetime64[ns]"])
+def test_the_test_part_is_later_than_the_training_part(kind):
+    days = np.random.default_rng(0).permutation(20)
+    times = days.astype(float) if kind == "float" else (np.datetime64("2020-01-01") + days).astype(kind)
+    federation = Federation.from_clients([(numbers(0, 20), np.arange(20) % 2)], times=[times])
+    assert sorted(days[federation.test.x[:, 0].astype(int)]) == [16, 17, 18, 19]
+    assert federation.with_validation(0.25, seed=0).validation.sizes.tolist() == [4]
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"test": []}, "mine: not one test part for each client; given 0; allowed: 1"),
+        ({"test": [(np.zeros((2, 1)), [0, 1, 1])]}, "mine: the test part of client 0: x and y need one row per sample"),
+        ({"groups": [[1, 2]]}, r"mine: groups do not fit the samples; given 'shapes \(2,\)'"),
+        ({"groups": [[1, 2, 3]], "test": [(np.zeros((1, 1)), [0])]}, "groups do not fit the samples"),
+        ({"times": [["now", "then", "later"]]}, "mine: times that are not numbers or dates"),
+        ({"times": [[1.0, np.nan, 2.0]]}, "mine: times that are not numbers or dates"),
+        ({"times": [np.array(["2020-01-01", "NaT", "2020-01-02"], "datetime64[D]")]}, "times that are not numbers"),
+        ({"times": [[1, 2, 3]], "groups": [[1, 2, 3]]}, "mine: samples are divided by group or by time, not by both"),
+    ],
+)
+def test_parts_groups_and_times_that_do_not_fit_are_errors(how, message):
+    with pytest.raises(UserError, match=message):
+        Federation.from_clients([(numbers(0, 3), [0, 1, 1])], name="mine", **how)

@@ -13,10 +13,12 @@ import pytest
 
 from manyheads.core.errors import UserError
 from manyheads.core.settings import as_dict, build
+from manyheads.core.tasks import task_named
 from manyheads.data import Classes, Digits, Encoding, Federation, Pool, federate
+from manyheads.data.division import set_aside
 from manyheads.data.encoding import Scaling
 from manyheads.data.partitions.recipes import ClassSplit
-from manyheads.data.samples import Samples, split_each
+from manyheads.data.samples import Samples
 from manyheads.data.sites.columns import Columns
 from manyheads.data.sites.moments import Moments
 from manyheads.data.sites.new_site import new_site, read_new_site
@@ -68,7 +70,8 @@ def test_a_site_read_later_becomes_what_the_federation_made_of_it(folder, scalin
     everyone = [read_new_site(folder / f"s{client}.csv", encoding) for client in range(3)]
     assert [len(site) for site in everyone] == [30, 35, 40]
     rows = Samples.of([(np.arange(len(site)), site.y) for site in everyone])
-    parts = split_each(rows, 0.2, 4, by_label=label == "outcome")
+    aside = set_aside(rows, 0.2, 4, strata=task_named(federation.task).strata)
+    parts = rows.where(~aside), rows.where(aside)
     for client, site in enumerate(everyone):
         train, test = (p.client(client)[0] for p in parts)
         x = encoding.of_site(site.samples, train).inputs(site.samples)
@@ -149,8 +152,7 @@ def test_a_workbook_read_later_becomes_what_the_federation_made_of_it(tmp_path):
     for client, file in enumerate(files):
         site = read_new_site(file, encoding)
         assert any("'share'" in w and "percent" in w for w in site.warnings)
-        rows = Samples.of([(np.arange(40), read_new_site(f, encoding).y) for f in files])
-        train, test = (p.client(client)[0] for p in split_each(rows, 0.2, 4, by_label=True))
+        train, test = (part.rows[part.span(client)] for part in (federation.train, federation.test))
         x = encoding.of_site(site.samples, train).inputs(site.samples)
         assert np.array_equal(federation.train.client(client)[0], x[train])
         assert np.array_equal(federation.test.client(client)[0], x[test])
@@ -229,8 +231,8 @@ def test_a_run_that_takes_no_missing_values_takes_none_later(tmp_path):
 def test_the_encoding_survives_saving_and_dividing(folder, tmp_path):
     federation = Sites(path=str(folder), label="outcome").federation(0)
     divided = federation.with_new_clients(1, 0).with_validation(0.2, 0)
-    for one in (divided, divided.new, Federation.load(divided.save(tmp_path / "saved")).new):
-        assert one.encoding == federation.encoding
+    for one in (divided.new, Federation.load(divided.save(tmp_path / "saved")).new):
+        assert one.encoding == divided.encoding
     assert federation.encoding.labels == ("ill", "well")
 
 

@@ -86,13 +86,14 @@ def by_the_plain_loop(algorithm, module, head, federation, training):
     return reference.run(algorithm, module, list(head), federation, training)
 
 
-def agrees(algorithm, module, head, federation, mode, participation=0.6, atol=1e-5):
-    training = Training(rounds=ROUNDS, participation=participation, seed=5)
+def agrees(algorithm, module, head, federation, mode, participation=0.6, atol=1e-5, class_weights="none"):
+    training = Training(rounds=ROUNDS, participation=participation, seed=5, class_weights=class_weights)
     model = Model(module, head=head)
     plain = by_the_plain_loop(algorithm, module, tuple(model.params.head), federation, training)
     run = simulate(
-        algorithm, model, federation, rounds=ROUNDS, participation=participation, seed=5, engine=Engine(mode=mode)
-    )
+        algorithm, model, federation, rounds=ROUNDS, participation=participation, seed=5, engine=Engine(mode=mode),
+        class_weights=class_weights,
+    )  # fmt: skip
     compared = 0
     for name, value in run.server.items():
         if algorithm.name == "l2gd":
@@ -143,6 +144,20 @@ def test_equals_the_plain_loop_on_a_conv_net(algorithm, mode):
     agrees(algorithm, module, "out", images(), mode)
 
 
+@pytest.mark.parametrize("mode", ["loop", "stacked", "auto"])
+@pytest.mark.parametrize("algorithm", METHODS, ids=str)
+def test_class_weights_of_every_method(algorithm, mode):
+    agrees(algorithm, NET, "4", FEDERATION, mode, class_weights="client")
+
+
+@pytest.mark.parametrize("mode", ["loop", "stacked"])
+@pytest.mark.parametrize("algorithm", [FedAvg(epochs=2, batch=5, sgd=OPT), DSGD(batch=5), PerFedAvg(steps=2)], ids=str)
+def test_class_weights_of_a_conv_net(algorithm, mode):
+    with torch_seeded(1, Purpose.MODEL):
+        module = ConvNet()
+    agrees(algorithm, module, "out", images(), mode, class_weights="balanced")
+
+
 # fewer samples than inputs: the first layer of a plain chain is dual
 WIDE = ragged(sizes=(1, 9, 4, 7, 12), dim=40)
 MOMENTUM, PLAIN = SGD(lr=0.05, momentum=0.6), SGD(lr=0.05, momentum=0.0)
@@ -184,8 +199,10 @@ def test_every_activation_of_a_chain(activation, bias):
     agrees(FedRep(head_epochs=2, body_epochs=3, batch=4, sgd=MOMENTUM), module, head, WIDE, "auto")
 
 
-def test_softmax_regression():
-    agrees(FedAvg(epochs=4, batch=4, sgd=PLAIN), torch.nn.Linear(40, 3), None, WIDE, "auto")
+@pytest.mark.parametrize("class_weights", ["none", "client", "balanced"])
+def test_softmax_regression(class_weights):
+    module = torch.nn.Linear(40, 3)
+    agrees(FedAvg(epochs=4, batch=4, sgd=PLAIN), module, None, WIDE, "auto", class_weights=class_weights)
 
 
 class Hidden(torch.nn.Module):

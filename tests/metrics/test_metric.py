@@ -28,7 +28,7 @@ from manyheads.metrics import Accuracy, Loss, Scores, metrics_for, spread
 class AUC(Metric):
     """Of two classes; not defined at a client that has one of them alone."""
 
-    name, title, unit, higher_is_better, needs_classes = "auc", "area under the ROC curve", "%", True, True
+    name, title, unit, higher_is_better, needs_classes = "my_auc", "area under the ROC curve", "%", True, True
 
     def of_client(self, predictions):
         if len(np.unique(predictions.labels)) < 2:
@@ -37,7 +37,7 @@ class AUC(Metric):
 
 
 class Brier(SampleMetric):
-    name, title, higher_is_better, needs_classes = "brier", "Brier score", False, True
+    name, title, higher_is_better, needs_classes = "my_brier", "Brier score", False, True
 
     def each(self, predictions):
         right = np.eye(predictions.outputs.shape[1])[predictions.labels]
@@ -45,7 +45,7 @@ class Brier(SampleMetric):
 
 
 class R2(Metric):
-    name, title, higher_is_better, tasks = "r2", "R2", True, ("regression",)
+    name, title, higher_is_better, tasks = "my_r2", "R2", True, ("regression",)
 
     def of_client(self, predictions):
         y = predictions.labels
@@ -77,33 +77,51 @@ def run_on(federation, **evaluate):
 
 
 def test_a_metric_in_a_run(two_classes):
-    run = run_on(two_classes, metrics=("auc", "brier"))
+    run = run_on(two_classes, metrics=("my_auc", "my_brier"))
     found = run.history[-1]["evaluation"]
-    assert found["metrics"] == ["accuracy", "loss", "auc", "brier"]
+    assert found["metrics"][-2:] == ["my_auc", "my_brier"]
+    assert [r["evaluation"]["metrics"] for r in run.history[:2]] == [["accuracy", "loss", "my_auc", "my_brier"]] * 2
     assert found["per_client"]["client"] == [0, 1, 3]
     predictions = run.predictions(two_classes)
     mine = [AUC().of_client(predictions.client(i)) for i in (0, 1)]
-    assert found["auc"] == pytest.approx(np.mean(mine))  # left out of the mean where it is not defined
-    assert found["per_client"]["auc"] == [*(pytest.approx(v, abs=1e-6) for v in mine), None]
-    assert found["auc_clients"] == 2
-    assert "brier_clients" not in found
-    assert found["auc_worst_decile"] == pytest.approx(min(mine))
+    assert found["my_auc"] == pytest.approx(np.mean(mine))  # left out of the mean where it is not defined
+    assert found["per_client"]["my_auc"] == [*(pytest.approx(v, abs=1e-6) for v in mine), None]
+    assert found["my_auc_clients"] == 2
+    assert "my_brier_clients" not in found
+    assert found["my_auc_worst_decile"] == pytest.approx(min(mine))
     brier = [float(Brier().each(predictions.client(i)).mean()) for i in (0, 1, 3)]
-    assert found["per_client"]["brier"] == pytest.approx(brier)
-    assert found["brier_worst_decile"] == pytest.approx(max(brier))  # the lower the better
+    assert found["per_client"]["my_brier"] == pytest.approx(brier)
+    assert found["my_brier_worst_decile"] == pytest.approx(max(brier))  # the lower the better
     assert run.metrics == {name: found[name] for name in found["metrics"]} == run.summary()["metrics"]
-    assert run.history.column("auc")[-1] == (3, found["auc"])
+    assert run.history.column("my_auc")[-1] == (3, found["my_auc"])
+
+
+def test_the_metrics_of_the_task_where_the_evaluation_is_reported(two_classes):
+    """After the last round, or each of the last ten; they are scikit-learn's, where both classes are there."""
+    run = run_on(two_classes)
+    found = run.history[-1]["evaluation"]
+    names = ["accuracy", "loss", "balanced_accuracy", "auc", "average_precision", "f1", "brier", "calibration_error"]
+    assert found["metrics"] == names == list(run.metrics)
+    assert [r["evaluation"]["metrics"] for r in run.history[:2]] == [["accuracy", "loss"]] * 2
+    own = [run.predictions(two_classes).client(i) for i in (0, 1)]
+    assert found["auc"] == pytest.approx(np.mean([roc_auc_score(p.labels, p.probabilities[:, 1]) for p in own]))
+    assert run.summary()["evaluation"]["auc_clients"] == found["auc_clients"] == 2
+    assert "auc_clients" in found
+    assert "per_client" not in run.summary()["evaluation"]
+    each = simulate(FedAvg(), linear(2), two_classes, rounds=12, evaluate=Evaluate(report="mean_last_10", every=12))
+    assert [r for r, _ in each.history.column("auc")] == list(range(3, 13))
+    assert each.metrics["auc"] == pytest.approx(np.mean([v for _, v in each.history.column("auc")]))
 
 
 def test_weights_of_clients_where_it_is_defined(two_classes):
-    run = run_on(two_classes, metrics=("auc",), weight="sample")
+    run = run_on(two_classes, metrics=("my_auc",), weight="sample")
     predictions = run.predictions(two_classes)
     values, sizes = [AUC().of_client(predictions.client(i)) for i in (0, 1)], predictions.sizes[[0, 1]]
-    assert run.metrics["auc"] == pytest.approx(np.average(values, weights=sizes))
+    assert run.metrics["my_auc"] == pytest.approx(np.average(values, weights=sizes))
 
 
 def test_further_metrics_change_nothing_else(two_classes):
-    plain, more = run_on(two_classes), run_on(two_classes, metrics=("auc",))
+    plain, more = run_on(two_classes), run_on(two_classes, metrics=("my_auc",))
     assert plain.checksum == more.checksum
     one, other = (r.history[-1]["evaluation"] for r in (plain, more))
     assert {k: other[k] for k in one if k not in ("metrics", "per_client")} == {
@@ -115,12 +133,12 @@ def test_the_same_in_worker_processes(two_classes):
     """Metrics travel to the workers."""
     runs = [
         simulate(
-            FedAvg(), linear(2), two_classes, rounds=1, evaluate=Evaluate(metrics=("auc",)),
+            FedAvg(), linear(2), two_classes, rounds=1, evaluate=Evaluate(metrics=("my_auc",)),
             engine=Engine(workers=workers),
         )
         for workers in (1, 2)
     ]  # fmt: skip
-    for name in ("accuracy", "auc"):
+    for name in ("accuracy", "my_auc"):
         assert runs[0].metrics[name] == pytest.approx(runs[1].metrics[name])
 
 
@@ -142,21 +160,27 @@ def test_of_a_regression():
     x = [rng.normal(size=(20, 3)) for _ in range(2)]
     federation = Federation.from_clients([(rows, rows @ [1.0, -1.0, 0.5]) for rows in x])
     run = simulate(
-        FedAvg(sgd=SGD(lr=0.1)), linear(1).double(), federation, rounds=20, evaluate=Evaluate(metrics=("r2",), every=20)
+        FedAvg(sgd=SGD(lr=0.1)),
+        linear(1).double(),
+        federation,
+        rounds=20,
+        evaluate=Evaluate(metrics=("my_r2",), every=20),
     )
     found = run.history[-1]["evaluation"]
-    assert found["metrics"] == ["loss", "r2"]
+    assert found["metrics"] == ["rmse", "loss", "mae", "r2", "my_r2"]
     assert found["accuracy"] is None
-    assert 0 < found["r2"] < 1
-    with pytest.raises(UserError, match=r"metric: auc is not for regression; given 'auc'; allowed: tasks with classes"):
-        simulate(FedAvg(), linear(1).double(), federation, rounds=1, evaluate=Evaluate(metrics=("auc",)))
+    assert 0 < found["my_r2"] < 1
+    with pytest.raises(
+        UserError, match=r"metric: my_auc is not for regression; given 'my_auc'; allowed: tasks with classes"
+    ):
+        simulate(FedAvg(), linear(1).double(), federation, rounds=1, evaluate=Evaluate(metrics=("my_auc",)))
 
 
 def test_what_is_refused(two_classes):
-    with pytest.raises(UserError, match=r"metric: unknown metric; given 'auk'.*did you mean 'auc'"):
-        run_on(two_classes, metrics=("auk",))
-    with pytest.raises(UserError, match=r"metric: r2 is not for classification; given 'r2'; allowed: regression"):
-        run_on(two_classes, metrics=("r2",))
+    with pytest.raises(UserError, match=r"metric: unknown metric; given 'my_auk'.*did you mean 'my_auc'"):
+        run_on(two_classes, metrics=("my_auk",))
+    with pytest.raises(UserError, match=r"metric: my_r2 is not for classification; given 'my_r2'; allowed: regression"):
+        run_on(two_classes, metrics=("my_r2",))
     methods = {"title": "x", "of_client": lambda self, predictions: 0.0}
     with pytest.raises(UserError, match="a name that cannot stand in a history; given 'round'"):
         METRICS.register(type("Round", (Metric,), {"name": "round", **methods}))
@@ -195,19 +219,21 @@ def test_a_model_that_diverged_is_not_left_out():
     assert values[0] == 1
     assert np.isnan(values[1])
     record = Evaluate().summary(np.arange(2), Scores.of(found, [AUC()]), [AUC()])
-    assert record["auc"] is None
-    assert record["per_client"]["auc"] == [1.0, None]
+    assert record["my_auc"] is None
+    assert record["per_client"]["my_auc"] == [1.0, None]
 
 
 def test_defined_nowhere():
     found = predictions([[1, 0], [0, 1]], [0, 0], [1, 1])
     record = Evaluate().summary(np.arange(2), Scores.of(found, [AUC()]), [AUC()])
-    assert (record["auc"], record["auc_clients"], record["clients"]) == (None, 0, 2)
+    assert (record["my_auc"], record["my_auc_clients"], record["clients"]) == (None, 0, 2)
 
 
 def test_metrics_of_a_task_come_first_and_once():
-    names = [m.name for m in metrics_for(task_named("classification"), ("brier", "loss", "brier"))]
-    assert names == ["accuracy", "loss", "brier"]
+    task = task_named("classification")
+    names = [m.name for m in metrics_for(task, ("my_brier", "loss", "auc", "my_brier"), further=False)]
+    assert names == ["accuracy", "loss", "my_brier", "auc"]
+    assert [m.name for m in metrics_for(task, ("my_brier", "auc"))] == [*task.metrics, *task.further, "my_brier"]
 
 
 def test_the_worst_tenth_is_on_the_bad_side():

@@ -1,70 +1,139 @@
-"""Intervals: they cover the truth as often as they say."""
+"""Intervals: closed forms, and what must hold of few samples, few runs and several sites."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from manyheads.metrics.paired import estimate, overall
-
-
-def draw(rng, seeds, samples, seed_effect=0.0):
-    """Outcomes of two models on the same samples, some harder than others; the true mean difference is 0.0398."""
-    alone = rng.beta(2, 0.6, samples)
-    better = np.clip(alone + rng.normal(0.08, 0.15, samples), 0, 1) + rng.normal(0, seed_effect, (seeds, 1))
-    return (rng.random((seeds, samples)) < better).astype(float) - (rng.random((seeds, samples)) < alone)
+from manyheads.metrics.paired import REUSED, Differences, estimate, overall
 
 
-@pytest.mark.parametrize(("seeds", "samples"), [(1, 8), (1, 60), (3, 8), (3, 24), (5, 60)])
-def test_the_interval_of_a_client_covers_the_true_difference(seeds, samples):
-    rng = np.random.default_rng(0)
-    hits = 0
-    for _ in range(400):
-        low, high = estimate(draw(rng, seeds, samples), "difference").interval()
-        hits += low <= 0.0398 <= high
-    assert hits / 400 >= 0.93
+def differences(each, folds=1, span=1.0):
+    """A site with a metric that is a mean over samples, which are dealt to the folds in turn."""
+    each = np.asarray(each, float)
+    samples = np.arange(each.shape[1])
+    return Differences(each.mean(axis=1), each, np.zeros_like(samples), samples % folds, span)
 
 
-def test_the_interval_over_clients_covers_and_is_narrower():
-    rng = np.random.default_rng(0)
-    hits = 0
-    for _ in range(300):
-        clients = [draw(rng, 3, 20, seed_effect=0.01) for _ in range(10)]
-        low, high = overall(clients, "difference").interval()
-        one = estimate(clients[0], "difference").interval()
-        assert high - low < one[1] - one[0]
-        hits += low <= 0.0398 <= high
-    assert hits / 300 >= 0.92
-
-
-def test_few_samples_that_agree_are_no_certainty():
-    low, high = estimate(np.ones((1, 3)), "difference").interval()
-    assert low < 0.3
-    assert high <= 1.2
-    low, high = estimate(np.zeros((2, 5)), "difference").interval()
-    assert low == -high < 0
-
-
-def test_agresti_and_coull_by_hand():
-    """15 of 20: (15 + 2) / 24 with variance p (1 - p) / 24."""
-    found = estimate(np.repeat([1.0, 0.0], [15, 5])[None], "share")
-    assert found.value == 0.75
-    assert found.center == pytest.approx(17 / 24)
-    assert found.variance == pytest.approx(17 / 24 * 7 / 24 / 24)
+def width(found):
+    low, high = found.interval()
+    return high - low
 
 
 def test_measures_have_students_interval():
     values = np.array([[1.0, 2.0, 4.0]])
-    from scipy import stats
-
     expected = stats.t.interval(0.95, 2, loc=7 / 3, scale=stats.sem(values[0]))
-    assert estimate(values, "measure").interval() == pytest.approx(expected)
-    assert np.isinf(estimate(values[:, :1], "measure").variance)
+    assert estimate(differences(values), "measure").interval() == pytest.approx(expected)
+    assert estimate(differences(values[:, :1]), "measure").interval() == (-np.inf, np.inf)
 
 
-def test_seeds_that_differ_widen_the_interval():
+def test_a_share_has_wilsons_interval():
+    """15 of 20, up to the tenths of pseudo-samples and Student's t."""
+    found = estimate(differences([[1.0] * 15 + [0.0] * 5]), "share")
+    expected = stats.binomtest(15, 20).proportion_ci(method="wilson")
+    assert found.value == 0.75
+    assert found.interval() == pytest.approx(tuple(expected), abs=0.02)
+
+
+def test_strata_have_the_degrees_of_freedom_of_satterthwaite():
+    """Two strata of a measure: Welch's t-test."""
+    a, b = np.array([1.0, 2.0, 4.0, 3.0]), np.array([10.0, 30.0])
+    each, stratum, fold = np.concatenate([a, -b])[None], np.repeat([0, 1], [4, 2]), np.zeros(6, int)
+    found = estimate(Differences(np.array([a.mean() - b.mean()]), each, stratum, fold), "measure")
+    welch = stats.ttest_ind(a, b, equal_var=False)
+    assert found.interval() == pytest.approx(tuple(welch.confidence_interval()))
+    assert found.p_value == pytest.approx(welch.pvalue, rel=1e-5)
+
+
+def test_seeds_that_shift_everything_have_students_interval():
+    """Every sample has the same value in a run, so only the three runs vary."""
+    shifts = np.array([0.1, 0.3, 0.2])
+    found = estimate(differences(np.repeat(shifts[:, None], 1000, axis=1)), "measure")
+    assert found.interval() == pytest.approx(stats.t.interval(0.95, 2, loc=0.2, scale=stats.sem(shifts)))
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_folds_that_shift_everything_have_students_interval(seeds):
+    shifts = np.array([0.1, 0.3, 0.2, 0.6])
+    each = np.tile(shifts, (seeds, 50)) + 1e-9 * np.arange(seeds)[:, None]
+    found = estimate(differences(each, folds=4), "measure")
+    assert found.interval() == pytest.approx(stats.t.interval(0.95, 3, loc=0.3, scale=stats.sem(shifts)))
+
+
+def test_folds_alike_have_the_variance_over_samples_widened():
+    values = np.tile([1.0, 3.0], 10)
+    found = estimate(differences(np.repeat(values, 5)[None], folds=5), "measure")
+    alone = estimate(differences(np.repeat(values, 5)[None]), "measure")
+    assert width(found) == pytest.approx(REUSED["measure"] ** 0.5 * width(alone))
+
+
+def test_the_value_of_each_run_may_be_given():
+    """As for an AUC, whose value in a fold is not the mean of what samples contribute."""
+    site = differences(np.tile([0.1, 0.3, 0.2, 0.6], (2, 50)), folds=4)
+    same = site._replace(runs=np.tile([0.1, 0.3, 0.2, 0.6], (2, 1)))
+    assert estimate(same, "measure").interval() == pytest.approx(estimate(site, "measure").interval())
+    wider = site._replace(runs=np.tile([0.1, np.nan, 0.2, 3.6], (2, 1)))
+    assert width(estimate(wider, "measure")) > 3 * width(estimate(site, "measure"))
+
+
+def test_few_samples_that_agree_are_no_certainty():
+    low, high = estimate(differences(np.zeros((2, 5))), "difference").interval()
+    assert low == -high < -0.3
+    assert estimate(differences(np.ones((1, 3))), "difference").p_value > 0.05
+    low, high = estimate(differences(np.ones((1, 8))), "share").interval()
+    assert 0.5 < low < 0.7
+    assert high == pytest.approx(1)
+
+
+def test_a_stratum_with_one_sample_widens_but_does_not_hide():
+    each, stratum = np.array([[0.5, 0, 0, 0, 0, -0.5, 0, 0, 0]]), np.array([1, 0, 0, 0, 0, 0, 0, 0, 0])
+    one = Differences(np.array([0.4]), each, stratum, np.zeros(9, int), 0.5)
+    assert 1 < width(estimate(one, "difference")) < 30
+
+
+def test_a_p_value_below_five_percent_is_an_interval_without_zero():
     rng = np.random.default_rng(0)
-    alike = np.tile((rng.random(50) < 0.7).astype(float), (3, 1))
-    apart = alike.copy()
-    apart[0, :25], apart[1, :25] = 1.0, 0.0
-    assert estimate(apart, "share").variance > 3 * estimate(alike, "share").variance
+    drawn = [rng.integers(-1, 2, (3, 40)) + rng.normal(0, 0.4, (3, 1)) for _ in range(200)]
+    found = [estimate(differences(each), "difference") for each in drawn]
+    excluded = [low > 0 or high < 0 for low, high in (e.interval() for e in found)]
+    assert [e.p_value < 0.05 for e in found] == excluded
+    assert 0 < sum(excluded) < 100
+
+
+def test_models_that_are_the_same_differ_by_nothing():
+    found = estimate(differences(np.zeros((3, 30))), "measure")
+    assert found.interval() == (0, 0)
+    assert found.p_value == 1
+
+
+def test_the_mean_over_sites_averages_samples_but_not_shifts_that_they_share():
+    rng = np.random.default_rng(0)
+    own = rng.normal(size=(16, 5, 60))
+    shared = own + 10 * rng.normal(size=(5, 1))
+    ratios = []
+    for drawn in (own, shared):
+        sites = [differences(each) for each in drawn]
+        single = np.mean([width(estimate(site, "measure")) for site in sites])
+        ratios.append(width(overall(sites, "measure")) / single)
+    assert ratios[0] < 0.4
+    assert ratios[1] > 0.95
+
+
+def test_one_run_says_that_runs_are_not_known():
+    rng = np.random.default_rng(0)
+    sites = [differences(rng.normal(gain, 0.1, (1, 100))) for gain in (0.0, 1.0, 2.0)]
+    assert not estimate(sites[0], "measure").runs_known
+    assert estimate(differences(rng.normal(size=(1, 100)), folds=2), "measure").runs_known
+    mean = overall(sites, "measure")
+    assert not mean.runs_known
+    assert width(mean) == pytest.approx(2 * stats.t.ppf(0.975, 2) / 3**0.5, rel=0.05)  # sites are as the only runs
+
+
+def test_folds_that_a_site_lacks_are_no_runs():
+    """Three samples, in the first, the second and the last of five folds."""
+    site = Differences(np.array([0.2]), np.array([[0.1, 0.3, 0.2]]), np.zeros(3, int), np.array([0, 1, 4]))
+    assert estimate(site, "measure").runs == pytest.approx((0.01 / 3, 2))
+    nowhere = site._replace(runs=np.full((1, 5), np.nan))
+    assert not estimate(nowhere, "measure").runs_known
+    assert estimate(site._replace(runs=np.array([[0.1, np.nan, np.nan, 0.3, 0.2]])), "measure").runs.freedom == 2

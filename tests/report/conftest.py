@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
+from comparisons import made
 
+from manyheads import FedRep, Local, simulate
 from manyheads.data import Classes, Digits, federate
 from manyheads.data.federation import Federation
 from manyheads.data.samples import Samples
@@ -39,6 +39,17 @@ def regressed(tmp_path_factory):
     return out
 
 
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory):
+    """The folders of two runs, by method."""
+    out = tmp_path_factory.mktemp("runs")
+    federation = federate(Digits().pool(0), Classes(3), clients=8, seed=0)
+    for algorithm in (FedRep(), Local()):
+        simulate(algorithm, "mlp", federation, rounds=4, out=out / algorithm.name)
+    return {name: out / name for name in ("fedrep", "local")}
+
+
 @pytest.fixture
-def facts(compared):
-    return json.loads((compared / "compare.json").read_text())
+def facts():
+    """The results of a made-up comparison in their form in a file, which tests change."""
+    return made().to_json()

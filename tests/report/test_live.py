@@ -6,6 +6,7 @@ import html
 import http.client
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -19,20 +20,23 @@ from urllib.request import urlopen
 import pytest
 from processes import PATIENCE, until
 
+from manyheads import Evaluate, FedAvg, simulate
 from manyheads.cli import main
 from manyheads.core.errors import UserError
 from manyheads.core.sealed import sealed_json, unsealed_json
+from manyheads.data import Classes, Digits, federate
 from manyheads.report.live import MOST, Live, _Handler
 from manyheads.report.runs import read_run
 from manyheads.run.directory import RunDirectory
 
+FEDERATION = federate(Digits().pool(0), Classes(3), clients=8, seed=0)
 RUN = ["run", "--data", "digits", "--partition", "classes:3", "--clients", "6", "--algorithm", "fedrep", "--seed", "3"]
 
 
 @pytest.fixture
-def run(compared):
+def run(trained):
     """A finished run's folder."""
-    return next(Path(compared, "runs").glob("fedrep*"))
+    return trained["fedrep"]
 
 
 @pytest.fixture
@@ -78,6 +82,34 @@ def test_page_and_history(live, run):
     assert json.loads(ask(live, "/history?from=4")[1])["rows"] == []
     again = json.loads(ask(live, "/history?from=99")[1])  # a run begun again has fewer
     assert (again["from"], again["rows"]) == (0, news["rows"])
+
+
+def test_whose_data_it_is(live, run):
+    about = RunDirectory(run).about()
+    assert (about.clients, about.test) == (8, sum(FEDERATION.test.sizes))
+    text = html.unescape(ask(live)[1].decode())
+    assert f"digits: 8 sites; {about.train:,} training" in text
+    assert f"and {about.test} test samples." in text
+
+
+def shown(text):
+    """The text of a page outside what has to be opened."""
+    return re.sub("<details>.*?</details>", "", text, flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("split", ["test", "validation"])
+def test_test_scores_are_behind_a_switch_and_validation_scores_are_not(tmp_path, split):
+    federation = FEDERATION.with_validation(0.2, 0)
+    simulate(FedAvg(), "mlp", federation, rounds=2, evaluate=Evaluate(split=split), out=tmp_path / "run")
+    with Live(tmp_path / "run", read_run(tmp_path / "run").config) as server:
+        page = ask(server)[1].decode()
+        words = json.loads(ask(server, "/history")[1])["words"]
+    scores = {"rounds", "bytes", "sites", "loss"}
+    drawn = set(re.findall('data-chart="(.*?)"', shown(page)))
+    assert drawn >= {"training-loss"} | scores if split == "validation" else drawn == {"training-loss"}
+    assert scores <= set(re.findall('data-chart="(.*?)"', page))
+    assert ("Show the test scores" in page) == (split == "test")
+    assert ("validation accuracy" in words) == (split == "validation")
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1", "127.0.0.1.evil.example", ""])
@@ -167,10 +199,11 @@ def test_lines_as_they_come_even_in_halves_and_after_a_resume(run, tmp_path):
             "next": 0,
             "rows": [],
             "sites": [],
+            "charts": [],
             "words": "FedRep: 0 of 4 rounds.",
             "finished": False,
         }
-        assert b"Waiting for the first evaluation" in ask(server)[1]
+        assert b"Waiting for the first round" in ask(server)[1]
         history.write_text(lines[0] + lines[1][:50])
         assert [r["round"] for r in news(0)["rows"]] == [1]
         history.write_text("".join(lines[:3]))

@@ -60,6 +60,8 @@ def test_a_run_that_is_older_than_a_setting_has_its_default():
     older.require_same(config())
     with pytest.raises(UserError, match="evaluate is not what this run was started with"):
         older.require_same(config(replace(TRAINING, evaluate=Evaluate(metrics=("accuracy",)))))
+    older = replace(config(), settings={k: v for k, v in config().settings.items() if k != "class_weights"})
+    older.require_same(config())
 
 
 @pytest.mark.parametrize(
@@ -67,6 +69,7 @@ def test_a_run_that_is_older_than_a_setting_has_its_default():
     [
         (config(replace(TRAINING, seed=8)), "seed"),
         (config(replace(TRAINING, engine=Engine(mode="loop"))), "engine"),
+        (config(replace(TRAINING, class_weights="client")), "class_weights"),
         (config(algorithm=FedRep(head_epochs=3)), "algorithm"),
         (config(data={"name": "other"}), "data"),
         (config(partition="iid"), "partition"),

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from manyheads.core.contract import Algorithm, Cohort, ModelKind, Round, Update, Uploads, register
 from manyheads.core.fields import BatchSize, Epochs, Steps
-from manyheads.core.optim import SGD
+from manyheads.core.optim import SGD, OptimizerName, optimizer_named
 from manyheads.core.settings import settings
 from manyheads.core.trees import Params, State, Tree
 
@@ -40,6 +40,8 @@ class Local(Algorithm):
     steps: Steps = 0
     batch: BatchSize = 10
     sgd: SGD = SGD()
+    optimizer: OptimizerName = "sgd"
+    """of every local update; others than sgd start anew in each, with its step size and weight decay"""
 
     def everyone(self, round: int) -> bool:
         return True
@@ -51,7 +53,8 @@ class Local(Algorithm):
         return State(model=params.all)
 
     def local(self, cohort: Cohort, server: State, client: State) -> Update:
-        model = cohort.sgd(client.model, opt=self.sgd, batch=self.batch, epochs=self.epochs, steps=self.steps)
+        opt = optimizer_named(self.optimizer, self.sgd)
+        model = cohort.sgd(client.model, opt=opt, batch=self.batch, epochs=self.epochs, steps=self.steps)
         return Update(State(), State(model=model), model=model)
 
     def merge(self, server: State, uploads: Uploads, round: Round) -> State:

@@ -19,7 +19,8 @@ ABOUT = {
     "report": "Make report.html: one page that works offline, on a phone and on paper.",
     "live": "Serve a page with the curves of a run as they grow, on this machine alone, until Ctrl-C.",
     "personalize": "Give a new client its own model, from a trained run and a few samples of the client.",
-    "predict": "Predict with a model of [bold]manyheads personalize[/bold].",
+    "export": "Give a site that took part in a run its own model, as a folder for [bold]manyheads predict[/bold].",
+    "predict": "Predict with a model of [bold]manyheads personalize[/bold] or [bold]export[/bold].",
     "algorithms": "List the methods: their paper, what travels, what stays, and their settings.",
     "theory": "Show a theorem at work: its quantities on a run, its assumptions one by one, its bound beside what is "
     "measured.",

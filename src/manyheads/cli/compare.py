@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import datetime
 from functools import partial
@@ -28,19 +29,20 @@ from manyheads.core.sealed import write_toml
 from manyheads.core.settings import as_dict, build
 from manyheads.experiments.conduct import run_comparison
 from manyheads.experiments.methods import methods_of
-from manyheads.experiments.plan import Comparison, Plan, refuse_unfit
+from manyheads.experiments.plan import ROUNDS, Comparison, Plan, model_for, refuse_unfit
 from manyheads.experiments.results import RESULTS, ComparisonResult
-from manyheads.experiments.study import Progress as Follow
-from manyheads.experiments.table import table_of
+from manyheads.experiments.table import sites_table, table_of
+from manyheads.experiments.work import Progress as Follow
 from manyheads.metrics import METRICS
-from manyheads.run.config import Config, prepare, with_code
+from manyheads.run.config import Config, model_spec, prepare, with_code
 from manyheads.run.config_file import COMPARISON, read_settings
 
 __all__ = ["compare", "compare_flags"]
 
-DEFAULTS = {"engine": {"workers": "0"}, "finetune": {"scope": "all"}}
-"""defaults of this command: all cores, and fine-tuning of whole models"""
-_SPELLED = {"metrics": "--metric"}
+DEFAULTS = {"engine": {"workers": "0"}, "finetune": {"scope": "all"}, "rounds": str(ROUNDS)}
+"""defaults of this command: all cores, fine-tuning of whole models, and enough rounds to choose from"""
+SITES_SHOWN = 20
+"""largest number of sites for which the terminal shows the advice for each"""
 _OF_ONE_RUN = {"algorithm", "evaluate", "validation", "new_clients", "new_data"}
 """settings of a single run, which a comparison does not take"""
 _TUNED = {("finetune", "lr")}
@@ -52,7 +54,7 @@ def compare_flags(arguments: Sequence[str]) -> list[Flag]:
     data = given_position(arguments)
     words = [*arguments, "--data", data] if data and not data.endswith(".toml") else arguments
     own = flags_of(Comparison, "Comparison", prefix=("compare",))
-    own = [f._replace(option=_SPELLED.get(f.path[-1], f"--{f.path[-1]}")) for f in own if f.path[-1] != "options"]
+    own = [f._replace(option=f"--{f.path[-1]}") for f in own if f.path[-1] != "options"]
     return own + [f for f in run_flags(words) if f.path[0] not in _OF_ONE_RUN and f.path not in _TUNED]
 
 
@@ -71,14 +73,17 @@ def compare(
 ) -> None:
     """Should we federate at all? Which method, which sites gain, how sure are we, what does it cost?
 
-    Trains every method on the same federation, with the same splits and initial models, several times. Step sizes and the
-    recommendation come from validation samples; test samples are looked at once, at the end. A report is written beside.
+    Trains every method on the same federation, with the same folds and initial models, several times, and compares it
+    with the best that each site can do alone: majority label, linear model, boosted trees, or the network. Whatever is
+    chosen is chosen by validation samples; every sample is a test sample once. A report is written beside.
 
     Examples:
 
       manyheads compare my_sites/ --data.label outcome
 
-      manyheads compare digits --partition classes:5 --clients 30 --rounds 20 --seeds 3
+      manyheads compare heart
+
+      manyheads compare digits --partition classes:5 --clients 30 --rounds 60 --seeds 3
 
       manyheads compare --resume --out runs/my-comparison
     """
@@ -87,20 +92,22 @@ def compare(
     comparison = build(Comparison, table.get("compare", {}), where="compare")
     rest = {k: v for k, v in table.items() if k != "compare"}
     _refuse_run_settings(rest)
-    config = build(Config, rest | {"validation": comparison.validation}, where="config")
+    config = build(Config, rest, where="config")
     methods = methods_of(comparison.methods, comparison.batch, comparison.options)
-    model, federation, made = prepare(config)
+    _, federation, made = prepare(config)
     refuse_unfit(federation)
     warn(errors, federation.warnings)
     usual = Path("runs") / f"{datetime.now():%Y-%m-%d-%H%M%S}-compare-{federation.name}"
     if out and not resume:
         fresh_folder(out)
     whole = as_dict(config) | made | {"compare": as_dict(comparison)}  # its paths are absolute
-    metrics = [METRICS.find(name, where="metric") for name in comparison.metrics]
+    named = filter(None, (comparison.metric, *comparison.metrics))
+    metrics = [METRICS.find(name, where="metric") for name in named]
     whole = with_code(whole, algorithm=[m.algorithm for m in methods.values()], metric=metrics)
     with nullcontext(out) if out else reserved(usual) as place, locked(place):
         sweep(place)
-        plan = Plan(federation, model, config.training(), comparison, methods, made, place)
+        model = partial(model_for, model_spec(config))
+        plan = Plan(federation, model, config.training(), comparison, methods, made, place, next_step=_next(place))
         describe = partial(write_toml, place / COMPARISON, {k: v for k, v in whole.items() if k not in _OF_ONE_RUN})
         try:
             with _progress(errors, plan.most_rounds, f"{len(methods)} methods on {federation.name}") as follow:
@@ -171,18 +178,36 @@ def _progress(console: Console, total: int, name: str) -> Iterator[Follow]:
         bar.update(task, completed=total, last="")
 
 
+def _next(place: Path) -> Callable[[str], str]:
+    """Return a function that gives the command by which a method is trained on all data."""
+    return lambda method: shlex.join(["manyheads", "run", "--from", str(place), method])
+
+
 def _show(result: ComparisonResult, out: Path, page: Path) -> None:
+    console = Plain(wrap=True)
+    console.print(_table(*table_of(result), marked=result.recommendation.method))
+    for name, why in result.left_out.items():
+        console.print(f"left out: {name} ({why})")
+    console.print(f"\n{result.metric.title} decides: {result.reason}.")
+    console.print(f"Scores are the {result.protocol}; {len(result.seeds)} seeds, up to {result.rounds} rounds.")
+    console.print("", bold(result.recommendation.text), sep="\n")
+    if result.sites:
+        if len(result.sites) <= SITES_SHOWN:
+            console.print("", _table(*sites_table(result)), sep="\n")
+            for site in result.sites:
+                console.print(f"{site.name}: {site.text}")
+        console.print(result.check)
+    for warning in result.data.warnings:
+        console.print(f"about the data: {warning}")
+    console.print(f"\nresults  {out / RESULTS}\nreport   {page}", soft_wrap=True)
+    if result.next_step:
+        console.print(f"train    {result.next_step}", soft_wrap=True)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], marked: str | None = None) -> Table:
     table = Table(box=None, pad_edge=False)
-    head, rows = table_of(result)
     for title in head:
         table.add_column(title, justify="left" if title == head[0] else "right")
     for name, *cells in rows:
-        table.add_row(bold(name) if name == result.recommendation.method else name, *cells)
-    console = Plain(wrap=True)
-    console.print(table)
-    for name, why in result.left_out.items():
-        console.print(f"left out: {name} ({why})")
-    console.print(f"\n{result.score}: {result.protocol}; {len(result.seeds)} seeds, {result.rounds} rounds")
-    console.print("", bold(result.recommendation.text), sep="\n")
-    console.print(result.check)
-    console.print(f"\nresults  {out / RESULTS}\nreport   {page}", soft_wrap=True)
+        table.add_row(bold(name) if name == marked else name, *cells)
+    return table

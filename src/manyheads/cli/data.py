@@ -75,12 +75,14 @@ def get(
     out: Annotated[Path | None, typer.Option(help="folder of all data  \\[default: MANYHEADS_DATA]")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Download a dataset from the Hugging Face hub (needs the extra [bold]hub[/bold]).
+    """Write a dataset to a folder: from the package, from a copy under MANYHEADS_DATA, or from the Hugging Face hub.
 
-    Files that are there already are kept; an interrupted download is continued when called again. The checksums are
-    written to SHA256SUMS. Without network, it says which files to put where.
+    The hub needs the extra [bold]hub[/bold]. Files that are there already are kept; an interrupted download is continued
+    when called again. The checksums are written to SHA256SUMS. Without network, it says which files to put where.
 
-    Example:
+    Examples:
+
+      manyheads data get heart --out my_data
 
       manyheads data get cifar10 --out ~/data
     """
@@ -139,6 +141,8 @@ def _show(survey: Survey) -> None:
 
 
 def _labels(site: dict[str, Any]) -> str:
+    if "survival" in site:
+        return f"{site['survival']['events']} events"
     if "target" in site:
         return "mean {mean:.4g}, std {std:.4g}".format(**site["target"]) if site["target"]["std"] is not None else "-"
     return "  ".join(_short({f"{label}: {count}": 0 for label, count in site["labels"].items()}))

@@ -19,20 +19,29 @@ from manyheads.models import MODELS
 from manyheads.run.config import merged
 from manyheads.run.config_file import COMPARISON, RUN, read_kept_settings, read_settings
 
-__all__ = ["combined", "files_of", "refuse_unknown", "resumed", "with_data"]
+__all__ = ["chosen", "combined", "files_of", "refuse_unknown", "resumed", "with_data"]
 
 Table = dict[str, Any]
 
 
 def files_of(arguments: Sequence[str]) -> Table:
-    """Return the settings in the files that unparsed arguments name: the run to resume, and a TOML file."""
+    """Return the settings in the files that unparsed arguments name: a comparison, the run to resume, a TOML file."""
     table: Table = {}
     out, position = given_name(arguments, "--out"), given_position(arguments)
+    if (comparison := given_name(arguments, "--from")) and position:
+        return chosen(Path(comparison), position)
     if "--resume" in arguments and out:
         table = resumed(Path(out), RUN) or resumed(Path(out), COMPARISON) or {}
     if position and position.endswith(".toml") and kind_of(Path(position)) == "file":
         table = merged(table, read_settings(Path(position)))
     return table
+
+
+def chosen(comparison: Path, method: str | None) -> Table:
+    """Return the settings with which a comparison would train one of its methods."""
+    from manyheads.experiments.chosen import chosen_settings  # slow: imports all of a comparison
+
+    return chosen_settings(comparison, method)
 
 
 def refuse_unknown(arguments: Sequence[str]) -> None:

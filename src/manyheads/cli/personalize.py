@@ -11,14 +11,16 @@ import torch
 import typer
 from rich.text import Text
 
+from manyheads.cli.formats import Formats, formats_of
 from manyheads.cli.output import Plain
 from manyheads.cli.typed import OwnAlgorithm, OwnModel, import_own
-from manyheads.core.errors import UserError, one_of
+from manyheads.core.errors import UserError
 from manyheads.core.plain import to_json, visible
 from manyheads.core.tasks import task_named
+from manyheads.metrics import metrics_for
 from manyheads.onboarding import personalize as make_personal
 from manyheads.onboarding import save_personal
-from manyheads.onboarding.export import FORMATS, require
+from manyheads.onboarding.export import FORMATS
 from manyheads.onboarding.model_folder import check_place
 from manyheads.run import load
 
@@ -30,6 +32,8 @@ CHOSEN_BY = {
     "method": "the method's own step",
     "default": "10 epochs, at least 300 steps",
 }
+WITHOUT = {"rmse": "always the mean target", "c_index": "the same risk for all"}
+"""what is predicted without a model, by the measure of the task"""
 FEW_SAMPLES = 100
 """held-out samples below which the width of the interval is pointed out"""
 
@@ -47,13 +51,6 @@ Curve = Annotated[
         help=r"numbers of training samples to also measure the model for  \[default: 5,10,20,...]", show_default=False
     ),
 ]
-Exports = Annotated[
-    str | None,
-    typer.Option(
-        help=r"onnx, torch, both with a comma, or none  \[default: torch, and onnx if it is installed]",
-        show_default=False,
-    ),
-]
 
 
 def personalize(
@@ -69,7 +66,7 @@ def personalize(
     test_fraction: Annotated[float, typer.Option(help="part of the samples that is held out to measure")] = 0.3,
     curve: Curve = None,
     seed: Annotated[int, typer.Option(min=0, help="seed of the split, the subsets and the training")] = 0,
-    export: Exports = None,
+    export: Formats = None,
     algorithm: OwnAlgorithm = None,
     model: OwnModel = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")] = False,
@@ -90,7 +87,7 @@ def personalize(
 
       manyheads predict models/new_site more.csv
     """
-    exports, sizes = _exports(export), _numbers(curve)
+    exports, sizes = formats_of(export, "export"), _numbers(curve)
     import_own(algorithm=algorithm, model=model)
     check_place(out)
     torch.set_num_threads(1)  # operations are too small for several threads to help
@@ -125,17 +122,6 @@ def _facts(out: Path, card: dict[str, Any]) -> dict[str, Any]:
     return facts | {"warnings": facts["warnings"] + left_out}
 
 
-def _exports(text: str | None) -> list[str] | None:
-    if text is None:
-        return None
-    names = [] if text == "none" else [n.strip() for n in text.split(",")]
-    for name in names:
-        if name not in FORMATS:
-            raise one_of("format", name, [*FORMATS, "none"], where="export")
-        require(name)
-    return names
-
-
 def _numbers(text: str | None) -> list[int] | None:
     try:
         return None if text is None else [int(n) for n in text.split(",")]
@@ -146,20 +132,22 @@ def _numbers(text: str | None) -> list[int] | None:
 def _show(facts: dict[str, Any]) -> None:
     console = Plain()
     classes, base, curve = task_named(facts["task"]).classes, facts["baseline"], facts["curve"]
-    measure = "accuracy" if classes else "rmse"
+    measure = "accuracy" if classes else "rmse" if "rmse" in base else "c_index"
 
     def number(score: dict[str, Any], key: str = measure) -> str:
-        return f"{score[key]:.3f}" if classes else f"{score[key]:.4g}"
+        value = score[key]
+        return "-" if value is None else f"{value:.4g}" if measure == "rmse" else f"{value:.3f}"
 
     console.print(
         f"{facts['method']} after {facts['rounds']} rounds, for a new client with {facts['samples']} samples: "
         f"{facts['train']} to train on, {facts['held_out']} held out\n"
     )
     console.print(f"{'':10}{measure:10}{'right    95 % interval' if classes else ''}")
-    always = f"always {base['label']!r}" if classes else "always the mean target"
+    always = f"always {base['label']!r}" if classes else WITHOUT[measure]
     words = {"before": facts["before"]["model"], "after": _training(facts)}
     for name, score, text in (*((n, facts[n], w) for n, w in words.items()), ("no model", base, always)):
         console.print(f"{name:10}{number(score):10}{_certainty(score, facts['held_out']) if classes else ''}{text}")
+    _show_further(facts, console)
     if len(curve) > 1:
         console.print(f"\n{'samples':10}{measure:10}of {curve[0]['subsets']} random subsets")
         for point in curve:
@@ -172,6 +160,14 @@ def _show(facts: dict[str, Any]) -> None:
     for kind, difference in facts["exports"].items():
         console.print(f"export   {FORMATS[kind]}, checked: its outputs differ by at most {difference:.1g}")
     console.print(f"use it   manyheads predict {shlex.quote(facts['out'])} DATA")
+
+
+def _show_further(facts: dict[str, Any], console: Plain) -> None:
+    """Print the task's other metrics, with a dash where one is not defined."""
+    console.print(f"\n{'':20}{'before':10}after")
+    for metric in metrics_for(task_named(facts["task"]))[1:]:
+        before, after = (f"{v:.3g}" if (v := facts[at][metric.name]) is not None else "-" for at in ("before", "after"))
+        console.print(f"{metric.title:20}{before:10}{after}")
 
 
 def _training(facts: dict[str, Any]) -> str:

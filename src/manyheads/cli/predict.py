@@ -21,7 +21,9 @@ __all__ = ["predict"]
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(help="folder written by manyheads personalize", show_default=False)],
+    model: Annotated[
+        Path, typer.Argument(help="folder written by manyheads personalize or export", show_default=False)
+    ],
     data: Annotated[Path, typer.Argument(help="samples, with or without labels", show_default=False)],
     *,
     out: Annotated[
@@ -33,11 +35,11 @@ def predict(
     own_model: OwnModel = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")] = False,
 ) -> None:
-    """Predict with a model of [bold]manyheads personalize[/bold].
+    """Predict with a model of [bold]manyheads personalize[/bold] or [bold]export[/bold].
 
-    Prints a row for each sample as CSV: its number (from 1), the label and its probability, or the value of a regression
-    in the target's own unit. If the data has labels, the accuracy is printed as well. Samples are encoded as the model's
-    card says. The torch export is not run here, since reading one would unpickle it.
+    Prints a row for each sample as CSV: its number (from 1), the label and its probability, the value of a regression in
+    the target's own unit, or a log risk. If the data has labels, the score is printed as well. Samples are encoded as the
+    model's card says. The torch export is not run here, since reading one would unpickle it.
 
     Examples:
 
@@ -57,6 +59,8 @@ def predict(
         score = {"accuracy": found.correct / len(rows), "correct": found.correct}
     elif found.rmse is not None:
         score = {"rmse": found.rmse}
+    elif found.c_index is not None:
+        score = {"c_index": found.c_index}
     errors = Plain(stderr=True)
     for warning in site.warnings:
         errors.print(f"warning: {warning}")
@@ -72,6 +76,8 @@ def predict(
         errors.print(f"accuracy {score['accuracy']:.4f}: {found.correct} of {len(rows)} are as labelled")
     elif found.rmse is not None:
         errors.print(f"root mean squared error {found.rmse:.4g}, of {len(rows)} labelled samples")
+    elif found.c_index is not None:
+        errors.print(f"C-index {found.c_index:.3f}, of {len(rows)} labelled samples")
 
 
 def _csv(rows: list[dict[str, Any]]) -> str:

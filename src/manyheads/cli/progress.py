@@ -13,10 +13,10 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemaining
 from manyheads.cli.output import Words
 from manyheads.cli.stops import check
 from manyheads.core.history import metrics_of
-from manyheads.core.quantities import named_quantity
+from manyheads.core.quantities import Quantity, named_quantity
 from manyheads.metrics import METRICS
 
-__all__ = ["progress", "title_of"]
+__all__ = ["progress", "quantity_of"]
 
 SECONDS_BETWEEN_LINES = 5.0
 
@@ -53,12 +53,12 @@ class _Follow:
     def _score(record: dict[str, Any]) -> str:
         score = next(iter(metrics_of([record])), None)
         value = record["evaluation"][score] if score else None
-        return f"{title_of(str(score))} {value:.4g}" if value is not None else ""
+        return f"{quantity_of(str(score)).title} {value:.4g}" if value is not None else ""
 
 
-def title_of(metric: str) -> str:
-    """The title of a metric, or its name if the metric is not registered."""
-    return (METRICS.get(metric) or named_quantity(metric)).title
+def quantity_of(metric: str) -> type[Quantity]:
+    """The metric of that name, or what can be said of one that is not registered."""
+    return METRICS.get(metric) or named_quantity(metric)
 
 
 @contextmanager

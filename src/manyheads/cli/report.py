@@ -49,7 +49,7 @@ def report(
     from manyheads.experiments.results import RESULTS  # these imports are slow
     from manyheads.report.figures import write_figures
     from manyheads.report.page import write_report
-    from manyheads.report.runs import write_run_report
+    from manyheads.report.run_page import write_run_report
 
     if formats and not figures:
         raise UserError("is for --figures", where="format", given=formats, fix="add --figures, or leave it out")

@@ -13,10 +13,10 @@ from rich.console import Console
 from rich.table import Table
 
 from manyheads.cli.flags import Flag, flags_of, given_name
-from manyheads.cli.given import combined, files_of, resumed, with_data
+from manyheads.cli.given import chosen, combined, files_of, resumed, with_data
 from manyheads.cli.live import watched
 from manyheads.cli.output import Plain, bold, warn
-from manyheads.cli.progress import progress, title_of
+from manyheads.cli.progress import progress, quantity_of
 from manyheads.cli.stops import STOPPED
 from manyheads.cli.typed import import_typed, name_of
 from manyheads.core.checkpoint import rounds_on_disk
@@ -78,9 +78,18 @@ def run_flags(arguments: Sequence[str]) -> list[Flag]:
 
 def run(
     config: Annotated[
-        Path | None, typer.Argument(help="a TOML file; flags change what it says", show_default=False)
+        Path | None,
+        typer.Argument(
+            help="a TOML file, or with --from the name of a method; flags change what it says", show_default=False
+        ),
     ] = None,
     *,
+    comparison: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", help="folder of a comparison: train a method with the settings it chose", show_default=False
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="folder of the run  \\[default: runs/DATE-ALGORITHM-DATA]", show_default=False)
     ] = None,
@@ -99,13 +108,21 @@ def run(
 
       manyheads run --data digits --partition classes:3 --clients 20 --algorithm fedrep --rounds 30
 
+      manyheads run --from runs/my-comparison fedrep
+
       manyheads run --resume --out runs/my-run
     """
     errors = Plain(stderr=True)
     if live_port is not None and not live:
         raise UserError("is for --live", where="live-port", given=live_port, fix="add --live, or leave it out")
+    if comparison and resume:
+        raise UserError("starts a new run", where="from", fix="to go on with one: manyheads run --resume --out RUN")
     kept = _resumed(out, config is not None or "data" in flags, errors) if resume else {}
-    table = combined(with_data(flags), DEFAULTS, kept, read_settings(config) if config else {})
+    if comparison:
+        given = chosen(comparison, str(config) if config else None)
+    else:
+        given = read_settings(config) if config else {}
+    table = combined(with_data(flags), DEFAULTS, kept, given)
     settings = build(Config, table, where="config")
     algorithm, model, federation, made = assemble(settings)
     warn(errors, federation.warnings)
@@ -158,14 +175,20 @@ def _show(result: Run) -> None:
     facts = result.summary()
     table = Table(show_header=False, box=None)
     score = next(iter(facts["metrics"]), "loss")
-    table.add_row(title_of(score), bold(_number(facts["metrics"].get(score))) + f"  ({facts['protocol']})")
-    for name in result.training.evaluate.metrics:
-        table.add_row(title_of(name), _number(facts["metrics"][name]))
+    table.add_row(
+        quantity_of(score).title, bold(_number(score, facts["metrics"].get(score))) + f"  ({facts['protocol']})"
+    )
+    table.add_row("", _spread(facts["evaluation"], score))
+    for name in [name for name in facts["metrics"] if name != score]:
+        table.add_row(
+            quantity_of(name).title, f"{_number(name, facts['metrics'][name])}  {_spread(facts['evaluation'], name)}"
+        )
     for final in facts["final"]:
         if final.get(score) is not None:
             name = "new clients" if final["who"] == "new" else "fine-tuned"
-            table.add_row(name, bold(f"{final[score]:.4f}") + f"  ({final['protocol']})")
+            table.add_row(name, bold(_number(score, final[score])) + f"  ({final['protocol']})")
     table.add_row("rounds", f"{facts['rounds']} in {facts['seconds']:.1f} s")
+    table.add_row("passes", f"{facts['passes']:.3g} over a client's samples, on average")
     table.add_row("sent", f"{facts['bytes_up'] / 1e6:.2f} MB up, {facts['bytes_down'] / 1e6:.2f} MB down")
     if facts["dropped_uploads"]:
         table.add_row("dropped", f"{facts['dropped_uploads']} uploads")
@@ -173,5 +196,16 @@ def _show(result: Run) -> None:
     Plain(wrap=True).print(table)
 
 
-def _number(value: float | None) -> str:
-    return "none (not finite, or nothing to measure)" if value is None else f"{value:.4f}"
+def _spread(evaluation: dict[str, Any], name: str) -> str:
+    """Return how a metric differs between clients at the last evaluation, and where it is not defined."""
+    facts = {"spread": evaluation.get(f"{name}_std"), "worst tenth": evaluation.get(f"{name}_worst_decile")}
+    words = [f"{what} {_number(name, value)}" for what, value in facts.items() if value is not None]
+    if f"{name}_clients" in evaluation:
+        words.append(f"defined at {evaluation[f'{name}_clients']} of {evaluation['clients']} clients")
+    return f"({', '.join(words)})" if words else ""
+
+
+def _number(name: str, value: float | None) -> str:
+    if value is None:
+        return "none (not finite, or nothing to measure)"
+    return f"{value:.4f}" if quantity_of(name).unit == "%" else f"{value:.4g}"

@@ -150,7 +150,7 @@ class Batch(Protocol):
 
     @property
     def weight(self) -> Tensor:
-        """Weight of each sample in its client's mean loss, [C, B]; 0 where a client has no more samples."""
+        """Weight of each sample in its client's loss, [C, B]; 0 where a client has no more samples."""
 
 
 Step = Callable[..., State]

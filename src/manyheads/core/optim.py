@@ -9,7 +9,9 @@ from pydantic import Field
 from manyheads.core.errors import UserError
 from manyheads.core.settings import settings
 
-__all__ = ["SGD", "FineTune", "TorchOptimizer"]
+__all__ = ["SGD", "FineTune", "OptimizerName", "TorchOptimizer", "optimizer_named"]
+
+OptimizerName = Literal["sgd", "adam", "adamw", "rmsprop", "adagrad"]
 
 
 @settings
@@ -39,6 +41,11 @@ class TorchOptimizer:
     """weight decay"""
 
 
+def optimizer_named(name: OptimizerName, sgd: SGD) -> SGD | TorchOptimizer:
+    """The optimizer of that name; others than sgd have its step size and weight decay."""
+    return sgd if name == "sgd" else TorchOptimizer(name=name, lr=sgd.lr, weight_decay=sgd.weight_decay)
+
+
 @settings
 class FineTune:
     """Fine-tuning of a trained model on a client's own training samples, before it is evaluated."""
@@ -51,7 +58,7 @@ class FineTune:
     """steps; if not 0, instead of epochs"""
     batch: Annotated[int, Field(ge=0)] = 10
     """samples a step; 0: all the client has"""
-    optimizer: Literal["sgd", "adam", "adamw", "rmsprop", "adagrad"] = "sgd"
+    optimizer: OptimizerName = "sgd"
     """the optimizer"""
     lr: Annotated[float, Field(gt=0)] = 0.01
     """step size"""
@@ -62,9 +69,7 @@ class FineTune:
 
     @property
     def opt(self) -> SGD | TorchOptimizer:
-        if self.optimizer == "sgd":
-            return SGD(lr=self.lr, momentum=self.momentum, weight_decay=self.weight_decay)
-        return TorchOptimizer(name=self.optimizer, lr=self.lr, weight_decay=self.weight_decay)
+        return optimizer_named(self.optimizer, SGD(lr=self.lr, momentum=self.momentum, weight_decay=self.weight_decay))
 
     def describe(self) -> str:
         """In words."""

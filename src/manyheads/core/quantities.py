@@ -20,6 +20,7 @@ TAKEN = {
         "dropped",
         "bytes_down",
         "bytes_up",
+        "passes",
         "seconds",
         "monitors",
         "metrics",

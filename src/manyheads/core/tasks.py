@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
 
 from manyheads.core.errors import UserError
 from manyheads.core.registry import Registry
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
     from torch import Tensor
 
-__all__ = ["TASKS", "Classification", "ClosedForm", "Regression", "Task", "task_named"]
+__all__ = ["TASKS", "Classification", "ClosedForm", "Regression", "Survival", "Task", "task_named"]
 
 
 class ClosedForm(ABC):
@@ -30,15 +34,21 @@ class ClosedForm(ABC):
 class Task(ABC):
     """A kind of problem; registered in :data:`TASKS`, it can be the ``task`` of a federation.
 
-    A label has one number for each output, unless the task has ``classes``. A task without a closed form is
-    differentiated by autograd.
+    A label has one number for each output, unless the task has ``classes`` or names the numbers of its ``label``. A task
+    without a closed form is differentiated by autograd.
     """
 
     name: ClassVar[str]
     classes: ClassVar[bool] = False
     """whether labels are class numbers, of which the one with the largest output is predicted"""
+    label: ClassVar[tuple[str, ...]] = ()
+    """the names of the numbers of a label, if these are no targets of the outputs; there is one output then"""
+    joint: ClassVar[bool] = False
+    """whether the loss of a sample depends on the others of the batch; :meth:`losses` is then given one client's alone"""
     metrics: ClassVar[tuple[str, ...]] = ("loss",)
     """names of the metrics of every evaluation; the first is the score by which methods are compared"""
+    further: ClassVar[tuple[str, ...]] = ()
+    """names of further metrics, which take longer: of the evaluations that are reported"""
     reported: ClassVar[float] = 1.0
     """factor from the loss that training minimises to the one that is reported"""
     loss_words: ClassVar[str] = ""
@@ -49,11 +59,35 @@ class Task(ABC):
     def losses(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """The loss of every sample, [B], from outputs [B, O] (or [B], if a model has a single one) and labels."""
 
+    def client_losses(self, outputs: Tensor, labels: Tensor, weight_CB: Tensor) -> Tensor:
+        """Each client's loss, [C]: the weighted sum of its samples' losses; a weight of 0 is padding."""
+        import torch
+
+        if not self.joint:
+            each = self.losses(outputs.flatten(0, 1), labels.flatten(0, 1))
+            return (each.view(weight_CB.shape) * weight_CB).sum(dim=1)
+        clients = zip(outputs, labels, weight_CB, weight_CB > 0, strict=True)
+        return torch.stack([(self.losses(o[real], y[real]) * w[real]).sum() for o, y, w, real in clients])
+
+    def outputs_for(self, labels: np.ndarray) -> int:
+        """How many outputs a model needs for such labels."""
+        if self.label:
+            return 1
+        return int(labels.max()) + 1 if self.classes else math.prod(labels.shape[1:])
+
+    def wrong_labels(self, labels: np.ndarray) -> tuple[np.ndarray, str]:
+        """A mask of labels that the task cannot use, and what is wrong with them."""
+        return np.zeros(len(labels), bool), ""
+
     def label_type(self, like: Tensor) -> torch.dtype:
         """The dtype of labels, for a model with parameters like this one."""
         import torch
 
         return torch.int64 if self.classes else like.dtype
+
+    def strata(self, labels: np.ndarray) -> np.ndarray | None:
+        """What each part of a client's samples has its share of: the classes; None: of nothing, parts are random."""
+        return labels if self.classes else None
 
     def check_output(self, out: Any, samples: int, outputs: int) -> None:
         """Raise an error if a model's output for so many samples does not fit the labels."""
@@ -109,6 +143,7 @@ class Classification(Task):
     name = "classification"
     classes = True
     metrics = ("accuracy", "loss")
+    further = ("balanced_accuracy", "auc", "average_precision", "f1", "brier", "calibration_error")
     closed_form = _CrossEntropy()
 
     def losses(self, outputs: Tensor, labels: Tensor) -> Tensor:
@@ -122,9 +157,42 @@ class Regression(Task):
     """One or several numbers per sample; training minimises half the squared error, reports show the whole."""
 
     name = "regression"
+    metrics = ("rmse", "loss")
+    further = ("mae", "r2")
     reported = 2.0
     loss_words = "squared error"
     closed_form = _SquaredError()
 
     def losses(self, outputs: Tensor, labels: Tensor) -> Tensor:
         return 0.5 * (outputs.reshape(len(labels), -1) - labels.reshape(len(labels), -1)).square().sum(dim=1)
+
+
+@TASKS.register
+class Survival(Task):
+    """The time until an event, by Cox's model: the output is a log risk, compared with those of the client's batch.
+
+    A label is (time, event), event being 1 if it happened then and 0 if the subject was last seen then. Training minimises
+    the negative log partial likelihood over the number of samples; whole clients as batches (``batch=0``) give that of
+    all clients, stratified by client.
+    """
+
+    name = "survival"
+    label = ("time", "event")
+    joint = True
+    metrics = ("c_index", "loss")
+
+    def losses(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        from manyheads.core.cox import cox_losses
+
+        return cox_losses(outputs.flatten(), labels[:, 0], labels[:, 1])
+
+    def strata(self, labels: np.ndarray) -> np.ndarray:
+        return labels[:, 1]
+
+    def wrong_labels(self, labels: np.ndarray) -> tuple[np.ndarray, str]:
+        if labels.shape[1:] != (2,):
+            return np.ones(len(labels), bool), "is not a pair (time, event)"
+        early = ~(labels[:, 0] >= 0)
+        if early.any():
+            return early, "has a time that is not a number from 0 on"
+        return ~np.isin(labels[:, 1], (0, 1)), "has an event that is neither 0 nor 1"

@@ -2,18 +2,51 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from manyheads.core.errors import UserError
 from manyheads.core.tasks import task_named
+from manyheads.data.samples import Samples
 
-__all__ = ["arrays_of", "targets_of"]
+__all__ = ["samples_given", "targets_of"]
 
 
-def arrays_of(client: Any, where: str) -> tuple[np.ndarray, np.ndarray]:
+def samples_given(
+    clients: Sequence[Any],
+    test: Sequence[Any] | None,
+    groups: Sequence[Any] | None,
+    times: Sequence[Any] | None,
+    task: str | None,
+    named: bool,
+    name: str,
+) -> tuple[str, tuple[str, ...], Samples, np.ndarray | None]:
+    """The task, the names of the classes, all samples, and a mask of the test samples if they are given."""
+    if not len(clients):
+        raise UserError(f"{name}: a federation needs at least one client")
+    if test is not None and len(test) != len(clients):
+        raise UserError(f"{name}: not one test part for each client", given=len(test), allowed=str(len(clients)))
+    own = [_arrays(client, f"{name}: client {i}") for i, client in enumerate(clients)]
+    own += [_arrays(part, f"{name}: the test part of client {i}") for i, part in enumerate(test or ())]
+    task, labels, targets = targets_of([y for _, y in own], task, named)
+    parts = Samples.of([(x, y) for (x, _), y in zip(own, targets, strict=True)])
+    train = parts.select(range(len(clients))).numbered(np.zeros(len(clients), np.int64))
+    whole, tested = train, None
+    if test is not None:
+        whole = Samples.merged([train, parts.select(range(len(clients), len(parts))).numbered(train.sizes)])
+        tested = np.asarray(whole.rows) >= np.repeat(train.sizes, whole.sizes)
+    if groups is not None:
+        whole = replace(whole, groups=_group_numbers(groups, whole.sizes, name))
+    if times is not None:
+        whole = replace(whole, times=_times(times, whole.sizes, name))
+    return task, labels, whole, tested
+
+
+def _arrays(client: Any, where: str) -> tuple[np.ndarray, np.ndarray]:
     """One client's ``(x, y)`` as arrays: ``x`` of numbers, ``y`` of labels of any type."""
     try:
         x, y = client
@@ -33,6 +66,33 @@ def arrays_of(client: Any, where: str) -> tuple[np.ndarray, np.ndarray]:
     return x.astype(np.float32) if x.dtype.kind == "b" else x, y
 
 
+def _group_numbers(groups: Sequence[Any], sizes: np.ndarray, where: str) -> np.ndarray:
+    """The number of each sample's group, client after client, from values of any type."""
+    each = [[str(v) for v in own.tolist()] for own in _each_sample(groups, sizes, f"{where}: groups")]
+    return np.concatenate([np.unique(own, return_inverse=True)[1] for own in each])
+
+
+def _times(times: Sequence[Any], sizes: np.ndarray, where: str) -> np.ndarray:
+    """The time of each sample, client after client, from numbers or dates."""
+    each = np.concatenate(_each_sample(times, sizes, f"{where}: times"))
+    if each.dtype.kind == "M":
+        each = np.where(np.isnat(each), np.nan, each.astype("datetime64[us]").astype(np.float64))
+    if each.dtype.kind not in "biuf" or not np.isfinite(each.astype(np.float64)).all():
+        raise UserError(f"{where}: times that are not numbers or dates", given=str(each.dtype))
+    return each.astype(np.float64)
+
+
+def _each_sample(values: Sequence[Any], sizes: np.ndarray, what: str) -> list[np.ndarray]:
+    each = [np.asarray(own) for own in values]
+    if [own.shape for own in each] != [(size,) for size in sizes.tolist()]:
+        raise UserError(
+            f"{what} do not fit the samples",
+            given=f"shapes {', '.join(str(own.shape) for own in each[:9])}",
+            allowed="one value for each sample of each client, training samples first",
+        )
+    return each
+
+
 def targets_of(
     clients: Sequence[np.ndarray], task: str | None, named: bool
 ) -> tuple[str, tuple[str, ...], list[np.ndarray]]:
@@ -43,6 +103,8 @@ def targets_of(
 
     Unless ``named``, labels are class indices.
     """
+    if task is not None and task_named(task).label:
+        return task, (), [_numbers(y) for y in clients]
     kinds = {y.dtype.kind for y in clients}
     if kinds & set("OUS"):  # text, or objects of any type
         values = [_plain(y) for y in clients]
@@ -68,7 +130,8 @@ def targets_of(
 
 def _plain(y: np.ndarray) -> list[Any]:
     """Labels given as objects; none may be missing."""
-    values = [v.decode("utf-8", "replace") if isinstance(v, bytes) else v for v in y.reshape(len(y), -1)[:, 0].tolist()]
+    first = y.reshape(len(y), math.prod(y.shape[1:]))[:, 0].tolist()
+    values = [v.decode("utf-8", "replace") if isinstance(v, bytes) else v for v in first]
     if y.size != len(values) or any(v is None or v != v for v in values):
         raise UserError("a label is missing, or a sample has several", fix="give one label per sample")
     return values
@@ -76,8 +139,8 @@ def _plain(y: np.ndarray) -> list[Any]:
 
 def _numbers(y: np.ndarray) -> np.ndarray:
     try:
-        return y.astype(np.float64) if y.dtype.kind in "bU" else y
-    except ValueError:
+        return y.astype(np.float64) if y.dtype.kind in "bUO" else y
+    except (TypeError, ValueError):
         raise UserError("labels that are text cannot be targets of a regression", fix="leave out the task") from None
 
 

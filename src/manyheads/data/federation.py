@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,13 +17,18 @@ from manyheads.core.randomness import Purpose, generator
 from manyheads.core.settings import as_dict, build
 from manyheads.core.tasks import task_named
 from manyheads.core.words import printable, quoted
-from manyheads.data.arrays import arrays_of, targets_of
-from manyheads.data.checks import check_split
+from manyheads.data import folds
+from manyheads.data.arrays import samples_given
+from manyheads.data.checks import check_federation
+from manyheads.data.division import set_aside
 from manyheads.data.encoding import Encoding, Scaling
 from manyheads.data.hashes import held_by_one_client, sample_hashes
-from manyheads.data.samples import Samples, split_each
+from manyheads.data.samples import Samples
 from manyheads.data.saving import read_folder, write_folder
 from manyheads.data.sites.columns import Columns
+
+if TYPE_CHECKING:
+    from manyheads.data.sites.raw import RawTables
 
 __all__ = ["Federation"]
 
@@ -44,7 +49,7 @@ class Federation:
     test: Samples
     task: str
     outputs: int
-    """classes, or the length of a regression target"""
+    """classes, or the length of a regression target; 1, the log risk, for survival"""
     validation: Samples | None = None
     new: Federation | None = None
     client_names: tuple[str, ...] | None = None
@@ -56,53 +61,21 @@ class Federation:
     """names of the classes 0, 1, ..., if they have any"""
     columns: Columns | None = None
     """of tables: how their columns become inputs"""
-    hashes: Samples | None = None
-    """of tables, in place of the inputs: hashes of the training rows before they were scaled"""
+    tables: RawTables | None = None
+    """the tables themselves, to encode another division of their rows; a saved federation does without"""
     truth: np.ndarray | None = None
     """of a synthetic problem: the true representation that all clients share, [dim, rank]"""
     doubts: tuple[str, ...] = ()
     """warnings from reading the data: what can be used, but may be a mistake"""
+    own_test: bool = False
+    """the data came with this test part; otherwise any other samples could be the test part"""
 
     def __post_init__(self) -> None:
         for names in ("client_names", "label_names"):
             if getattr(self, names):  # they are shown in tables, reports and terminals
                 object.__setattr__(self, names, tuple(printable(str(n)) for n in getattr(self, names)))
         object.__setattr__(self, "name", printable(self.name))
-        splits = {"train": self.train, "test": self.test, "validation": self.validation}
-        for name, split in splits.items():
-            if split is None:
-                continue
-            if len(split) != len(self.train):
-                raise UserError(
-                    f"{self.name}: {name} data is for another number of clients",
-                    given=len(split),
-                    allowed=str(len(self.train)),
-                )
-            check_split(split, self.name, name, self.task, self.outputs, self.client_name)
-        if self.client_names is not None and len(self.client_names) != len(self):
-            raise UserError(
-                f"{self.name}: the names are for another number of clients",
-                given=len(self.client_names),
-                allowed=str(len(self)),
-            )
-        if self.label_names and len(self.label_names) != self.outputs:
-            raise UserError(
-                f"{self.name}: the names are for another number of classes",
-                given=len(self.label_names),
-                allowed=str(self.outputs),
-            )
-        if self.augment and len(self.sample_shape) != 3:
-            raise UserError(
-                f"{self.name}: only images can be cropped and mirrored",
-                where="augment",
-                given=f"samples of shape {self.sample_shape}",
-            )
-        empty = np.flatnonzero(self.train.sizes == 0)
-        if len(empty):
-            raise UserError(
-                f"{self.name}: {self.client_name(int(empty[0]))} has no training data",
-                fix=f"{len(empty)} of {len(self)} clients are empty: leave them out, or use fewer clients",
-            )
+        check_federation(self)
 
     def __len__(self) -> int:
         return len(self.train)
@@ -127,6 +100,14 @@ class Federation:
         return (*self.doubts, *unmeasured)
 
     @property
+    def division(self) -> str:
+        """How samples are divided into parts, in words."""
+        if self.train.times is not None:
+            return "in the order of time"
+        evenly = ", evenly by label" if task_named(self.task).strata(self.train.y) is not None else ""
+        return ("by group" if self.train.groups is not None else "at random") + evenly
+
+    @property
     def encoding(self) -> Encoding:
         """How the clients' samples become inputs, to encode those of a later client alike."""
         return Encoding(
@@ -139,6 +120,11 @@ class Federation:
             columns=self.columns,
             augment=self.augment,
         )
+
+    @cached_property
+    def site_columns(self) -> tuple[Columns, ...]:
+        """Of tables: how the columns of each client become inputs; empty if that is not known."""
+        return self.tables.of_sites(self.columns, self.train) if self.tables and self.columns else ()
 
     @cached_property
     def fingerprint(self) -> str:
@@ -154,9 +140,11 @@ class Federation:
     @cached_property
     def training_hashes(self) -> np.ndarray | None:
         """Hashes of the training samples that one client alone has; None for tables without hashes."""
-        if self.columns is not None and (self.hashes is None or len(self.hashes.x) != len(self.train.x)):
-            return None
-        hashes = sample_hashes(self.train.x, self.train.y) if self.hashes is None else self.hashes.x
+        hashes = self.train.hashes
+        if hashes is None:
+            if self.columns is not None:
+                return None
+            hashes = sample_hashes(self.train.x, self.train.y)
         return held_by_one_client(hashes, np.repeat(np.arange(len(self)), self.train.sizes))
 
     @classmethod
@@ -164,6 +152,9 @@ class Federation:
         cls,
         clients: Sequence[tuple[ArrayLike, ArrayLike]],
         *,
+        test: Sequence[tuple[ArrayLike, ArrayLike]] | None = None,
+        groups: Sequence[ArrayLike] | None = None,
+        times: Sequence[ArrayLike] | None = None,
         name: str = "custom",
         test_fraction: float = 0.2,
         task: str | None = None,
@@ -171,34 +162,61 @@ class Federation:
         client_names: Sequence[str] | None = None,
         seed: int = 0,
     ) -> Federation:
-        """From each client's own samples, a fraction of which is held out as its test data.
+        """From each client's own samples, a fraction of which is held out as its test data, unless ``test`` is given.
 
         The labels decide the task unless ``task`` is given: text, and integers that do not begin at 0, are names of
-        classes; integers from 0 on are class indices; floats are the targets of a regression.
+        classes; integers from 0 on are class indices; floats are the targets of a regression. Survival has to be named:
+        its labels are pairs (time, event). ``groups`` (samples of one are never separated) and ``times`` (tests are later
+        than all training samples) have a value for each sample of each client, training samples first.
         """
-        if not len(clients):
-            raise UserError(f"{name}: a federation needs at least one client")
-        own = [arrays_of(client, f"{name}: client {i}") for i, client in enumerate(clients)]
-        task, labels, targets = targets_of([y for _, y in own], task, named=outputs is None)
-        whole = Samples.of([(x, y) for (x, _), y in zip(own, targets, strict=True)])
+        task, labels, whole, aside = samples_given(clients, test, groups, times, task, outputs is None, name)
         if outputs is None:
-            shape = whole.y.shape[1:]
-            outputs = len(labels) or (int(whole.y.max()) + 1 if task_named(task).classes else math.prod(shape))
-        train, test = split_each(whole, test_fraction, seed)
-        names = tuple(client_names) if client_names is not None else None
-        return cls(name, train, test, task, outputs, client_names=names, label_names=labels)
+            outputs = len(labels) or task_named(task).outputs_for(whole.y)
+        if aside is None:
+            aside = set_aside(whole, test_fraction, seed)
+        return cls(
+            name,
+            whole.where(~aside),
+            whole.where(aside),
+            task,
+            outputs,
+            client_names=tuple(client_names) if client_names is not None else None,
+            label_names=labels,
+            own_test=test is not None,
+        )
 
-    def with_validation(self, fraction: float, seed: int) -> Federation:
-        """Move a fraction of each client's training data to its validation data, for choosing settings."""
+    def with_validation(self, fraction: float, seed: int, *, by_label: bool = False) -> Federation:
+        """Move a fraction of each client's training samples to its validation samples, for choosing settings.
+
+        Tables are divided evenly by label, arrays if ``by_label``; groups stay whole; the latest samples are moved.
+        """
         if not fraction:
             return self
-        by_label = self.columns is not None and task_named(self.task).classes
-        train, validation = split_each(self.train, fraction, seed, Purpose.SPLIT, 1, by_label=by_label)
-        hashes = None
-        if self.hashes is not None:  # they carry the samples' labels, so they are split as the samples are
-            hashes, _ = split_each(self.hashes, fraction, seed, Purpose.SPLIT, 1, by_label=by_label)
-        new = self.new.with_validation(fraction, seed) if self.new else None
-        return replace(self, train=train, validation=validation, new=new, hashes=hashes)
+        return folds.with_validation(self, fraction, seed, by_label or self.columns is not None)
+
+    def without_validation(self) -> Federation:
+        """Move the validation samples back to the training samples."""
+        return folds.without_validation(self)
+
+    def folds(self, count: int, seed: int) -> list[Federation]:
+        """As many federations, in which each sample is a test sample once, and otherwise a training sample.
+
+        Classes are spread evenly over the folds, and groups stay whole. Of samples with times, a fold is trained on those
+        before the ones that it tests, and the first of ``count + 1`` blocks is never tested. Neither is the only sample
+        or group of a client. One fold is the federation as it is.
+
+        >>> federation = Federation.from_clients([(np.zeros((n, 1)), np.arange(n) % 2) for n in (1, 3, 10)])
+        >>> np.sum([fold.test.sizes for fold in federation.folds(5, seed=0)], axis=0).tolist()
+        [0, 3, 10]
+        """
+        return folds.folds(self, count, seed)
+
+    @property
+    def test_rows(self) -> np.ndarray:
+        """The place of each test sample among its client's samples, in the order in which they were given."""
+        rows = folds.numbered_parts(self)[2].rows
+        assert rows is not None
+        return rows
 
     def with_new_clients(self, share: float, seed: int) -> Federation:
         """Hold some clients out of training as new clients: a fraction of all, or a number if ``share`` is 1 or more."""
@@ -221,20 +239,18 @@ class Federation:
         return replace(self._subset(rest), new=self._subset(np.sort(chosen)))
 
     def _subset(self, clients: np.ndarray) -> Federation:
-        pick: Callable[[Samples], Samples] = lambda s: s.select(clients)  # noqa: E731
-        names = tuple(self.client_name(int(i)) for i in clients)
         return replace(
             self,
-            train=pick(self.train),
-            test=pick(self.test),
-            validation=pick(self.validation) if self.validation else None,
-            hashes=pick(self.hashes) if self.hashes else None,
-            client_names=names,
+            train=self.train.select(clients),
+            test=self.test.select(clients),
+            validation=self.validation.select(clients) if self.validation else None,
+            tables=self.tables.select(clients) if self.tables else None,
+            client_names=tuple(self.client_name(int(i)) for i in clients),
         )
 
     def save(self, folder: str | Path) -> Path:
         """Write the arrays to a folder from which :meth:`load` maps them into memory."""
-        splits = {"train": self.train, "test": self.test, "validation": self.validation, "marks": self.hashes}
+        splits = {"train": self.train, "test": self.test, "validation": self.validation}
         if self.new is not None:
             self.new.save(Path(folder) / "new")
         facts = {
@@ -249,6 +265,7 @@ class Federation:
             "columns": as_dict(self.columns) if self.columns else None,
             "truth": self.truth.tolist() if self.truth is not None else None,
             "doubts": self.doubts,
+            "own_test": self.own_test,
         }
         return write_folder(Path(folder), {n: s for n, s in splits.items() if s is not None}, facts)
 
@@ -270,7 +287,7 @@ class Federation:
                 facts["augment"],
                 tuple(facts.get("label_names", ())),
                 build(Columns, facts["columns"], where=str(folder)) if facts.get("columns") else None,
-                splits.get("marks"),
-                np.array(facts["truth"]) if facts.get("truth") else None,
-                tuple(facts.get("doubts", ())),
+                truth=np.array(facts["truth"]) if facts.get("truth") else None,
+                doubts=tuple(facts.get("doubts", ())),
+                own_test=facts.get("own_test", False),
             )

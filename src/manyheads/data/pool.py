@@ -30,6 +30,8 @@ class Pool:
     """natural clients keep this split into training and test, since something (a vocabulary) comes from the training part"""
     label_names: tuple[str, ...] = ()
     """names of the classes; empty: their indices are their names"""
+    own_test: bool = False
+    """the test samples are those that the dataset is published with"""
 
 
 def hold_out(y: np.ndarray, fraction: float, classes: int, seed: int) -> np.ndarray:

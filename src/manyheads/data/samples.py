@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
 
 from manyheads.core.errors import UserError
-from manyheads.core.randomness import Purpose, generator
 
-__all__ = ["Samples", "split_each", "systematic_sample"]
+__all__ = ["Samples"]
 
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Inputs and labels of many clients in three arrays: client ``i`` owns rows ``offsets[i]`` to ``offsets[i + 1]``.
+    """Inputs and labels of many clients: client ``i`` owns those from ``offsets[i]`` to ``offsets[i + 1]``.
 
-    The arrays may be memory-mapped: a client's rows are read when they are asked for.
+    The arrays may be memory-mapped: a client's samples are read when they are asked for. What else is known of each
+    sample goes with it into every part.
     """
 
     x: np.ndarray
     y: np.ndarray
     offsets: np.ndarray
+    rows: np.ndarray | None = None
+    """its place among its client's samples, in the order in which they were given"""
+    groups: np.ndarray | None = None
+    """a number that it shares with those samples of its client that must not be separated, as of one patient"""
+    times: np.ndarray | None = None
+    """when it was taken: later samples must not be used to predict it"""
+    hashes: np.ndarray | None = None
+    """of a table's row, before it was scaled"""
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -32,20 +40,51 @@ class Samples:
     def sizes(self) -> np.ndarray:
         return np.diff(self.offsets)
 
+    def span(self, index: int) -> slice:
+        """Where a client's samples are."""
+        return slice(self.offsets[index], self.offsets[index + 1])
+
     def client(self, index: int) -> tuple[np.ndarray, np.ndarray]:
-        rows = slice(self.offsets[index], self.offsets[index + 1])
-        return self.x[rows], self.y[rows]
+        return self.x[self.span(index)], self.y[self.span(index)]
 
     def select(self, clients: Sequence[int] | np.ndarray) -> Samples:
         """The samples of some clients, in the order given; a view without a copy if the clients are consecutive."""
+        clients = np.asarray(clients, np.int64)
+        offsets = np.cumsum([0, *self.sizes[clients]], dtype=np.int64)
         if len(clients) and np.array_equal(clients, np.arange(clients[0], clients[0] + len(clients))):
-            offsets = self.offsets[clients[0] : clients[0] + len(clients) + 1]
-            return Samples(self.x[offsets[0] : offsets[-1]], self.y[offsets[0] : offsets[-1]], offsets - offsets[0])
-        return Samples.of([self.client(int(i)) for i in clients], like=self)
+            here = slice(self.offsets[clients[0]], self.offsets[clients[-1] + 1])
+            return self._of_each(lambda values: values[here], offsets)
+        at = np.repeat(self.offsets[clients] - offsets[:-1], self.sizes[clients]) + np.arange(offsets[-1])
+        return self._of_each(lambda values: values[at], offsets)
+
+    def where(self, mask: np.ndarray) -> Samples:
+        """The samples that a mask picks, each still its client's."""
+        at = np.flatnonzero(mask)
+        return self._of_each(lambda values: values[at], np.concatenate([[0], np.cumsum(mask)])[self.offsets])
+
+    def numbered(self, first: np.ndarray) -> Samples:
+        """With rows: if there are none yet, they are counted within each client, from ``first`` on."""
+        if self.rows is not None:
+            return self
+        return replace(self, rows=np.arange(len(self.y)) + np.repeat(first - self.offsets[:-1], self.sizes))
+
+    def _of_each(self, pick: Callable[[np.ndarray], np.ndarray], offsets: np.ndarray) -> Samples:
+        known = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "offsets"}
+        return Samples(**{n: pick(v) for n, v in known.items() if v is not None}, offsets=offsets)
 
     @classmethod
-    def of(cls, clients: Sequence[tuple[np.ndarray, np.ndarray]], like: Samples | None = None) -> Samples:
-        """From one (x, y) per client. ``like`` gives shapes and types when there is no client."""
+    def merged(cls, parts: Sequence[Samples]) -> Samples:
+        """All parts of each client's samples, in the order of their rows."""
+        owners = np.concatenate([np.repeat(np.arange(len(p)), p.sizes) for p in parts])
+        offsets = np.sum([p.offsets for p in parts], axis=0)
+        names = [f.name for f in fields(cls) if f.name != "offsets" and getattr(parts[0], f.name) is not None]
+        whole = {n: np.concatenate([getattr(p, n) for p in parts]) for n in names}
+        order = np.lexsort((whole["rows"], owners))
+        return cls(**{n: values[order] for n, values in whole.items()}, offsets=offsets)
+
+    @classmethod
+    def of(cls, clients: Sequence[tuple[np.ndarray, np.ndarray]]) -> Samples:
+        """From one (x, y) per client."""
         for client, (x, y) in enumerate(clients):
             if len(x) != len(y):
                 raise UserError(f"client {client} has {len(x)} inputs and {len(y)} labels")
@@ -56,8 +95,6 @@ class Samples:
                     allowed=str((clients[0][0].shape[1:], clients[0][1].shape[1:])),
                 )
         offsets = np.cumsum([0, *(len(y) for _, y in clients)], dtype=np.int64)
-        if not clients and like is not None:
-            return cls(like.x[:0], like.y[:0], offsets)
         return cls(np.concatenate([x for x, _ in clients]), np.concatenate([y for _, y in clients]), offsets)
 
     @classmethod
@@ -65,45 +102,3 @@ class Samples:
         """From the arrays of a pool and the rows that each client gets."""
         rows = np.concatenate(parts) if len(parts) else np.empty(0, np.int64)
         return cls(x[rows], y[rows], np.cumsum([0, *map(len, parts)], dtype=np.int64))
-
-
-def split_each(
-    samples: Samples,
-    fraction: float,
-    seed: int,
-    purpose: Purpose = Purpose.SPLIT,
-    *address: int,
-    by_label: bool = False,
-) -> tuple[Samples, Samples]:
-    """Split every client's samples in two: the second part has ``fraction`` of them, the first is never empty.
-
-    With ``by_label`` the second part has ``fraction`` of each of a client's labels, rounded up or down.
-    """
-    if not 0 <= fraction < 1:
-        raise UserError("fraction to hold out is out of range", given=fraction, allowed="0 <= fraction < 1")
-    keep, aside = [], []
-    for client in range(len(samples)):
-        x, y = samples.client(client)
-        rng = generator(seed, purpose, *address, client)
-        order = rng.permutation(len(y))
-        count = min(round(fraction * len(y)), max(len(y) - 1, 0))
-        if by_label and len(y):
-            _, label = np.unique(y, return_inverse=True)
-            order, picked = systematic_sample(order, label, np.arange(len(y) + 1) * count / len(y), rng)
-            order = np.concatenate([order[picked], order[~picked]])
-        second, first = np.sort(order[:count]), np.sort(order[count:])
-        keep.append((x[first], y[first]))
-        aside.append((x[second], y[second]))
-    return Samples.of(keep), Samples.of(aside)
-
-
-def systematic_sample(
-    rows: np.ndarray, group: np.ndarray, expected: np.ndarray, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
-    """Rows sorted by group, groups in random order, and a mask of those picked at even distances from a random start.
-
-    ``expected[i]`` is how many of the first ``i`` rows are picked on average; every group gets its part of them, rounded
-    up or down.
-    """
-    rows = rows[np.argsort(rng.permutation(group.max() + 1)[group[rows]], kind="stable")]
-    return rows, np.diff(np.floor(rng.random() + expected)) > 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +22,19 @@ __all__ = ["read_folder", "write_folder"]
 SCHEMA = 1
 FACTS = "federation.json"
 PARTS = ("x", "y", "offsets")
+KNOWN = tuple(field.name for field in fields(Samples) if field.name not in PARTS)
+"""arrays that only some samples have"""
 
 
 def write_folder(folder: Path, splits: Mapping[str, Samples], facts: Mapping[str, Any]) -> Path:
     """Write each split's arrays, then the facts."""
     folder.mkdir(parents=True, exist_ok=True)
+    known = {split: [part for part in KNOWN if getattr(s, part) is not None] for split, s in splits.items()}
     for split, samples in splits.items():
-        for part in PARTS:
+        for part in (*PARTS, *known[split]):
             with replacing(folder / f"{split}.{part}.npy") as temporary, open(temporary, "wb") as file:
                 np.save(file, getattr(samples, part), allow_pickle=False)
-    write_text(folder / FACTS, to_json({"schema": SCHEMA, **facts, "splits": list(splits)}))
+    write_text(folder / FACTS, to_json({"schema": SCHEMA, **facts, "splits": list(splits), "known": known}))
     return folder
 
 
@@ -42,7 +46,8 @@ def read_folder(folder: Path) -> Iterator[tuple[dict[str, Samples], dict[str, An
     raw = content(folder / FACTS)
     try:
         facts = json.loads(raw)
-        yield {s: Samples(*(_array(folder, f"{s}.{part}.npy") for part in PARTS)) for s in facts["splits"]}, facts
+        parts = {split: (*PARTS, *facts.get("known", {}).get(split, ())) for split in facts["splits"]}
+        yield {s: Samples(**{p: _array(folder, f"{s}.{p}.npy") for p in parts[s]}) for s in parts}, facts
     except UserError:
         raise
     except Exception as error:  # a damaged file may fail in any way: missing keys, other types, other shapes

@@ -13,7 +13,9 @@ from manyheads.core.settings import build
 from manyheads.data.paths import siblings
 from manyheads.data.public.characters import Chars74k, Femnist
 from manyheads.data.public.digits import Digits
+from manyheads.data.public.hospitals import Heart, Parkinsons
 from manyheads.data.public.images import Cifar10, Cifar100, Emnist, FashionMnist, ImageFolder, Mnist
+from manyheads.data.public.tcga import TcgaBrca
 from manyheads.data.public.text import Sent140
 from manyheads.data.sites.source import Sites
 from manyheads.data.synthetic import LinearTasks
@@ -32,6 +34,9 @@ for _source in (
     Digits,
     LinearTasks,
     Sites,
+    Heart,
+    Parkinsons,
+    TcgaBrca,
     Sent140,
     Mnist,
     FashionMnist,
@@ -69,7 +74,13 @@ def source_of(table: Mapping[str, Any]) -> Any:
 
 
 def name_of_path(path: str) -> str:
-    """The source that reads a path: the dataset that the folder is named after (``copies/mnist``), else ``sites``."""
-    folder = Path(path).resolve().name
-    known = SOURCES.get(folder)
-    return folder if known and "path" in known.__dataclass_fields__ and kind_of(Path(path)) == "folder" else Sites.name
+    """The source that reads a path: the dataset that the folder is named after (``copies/mnist``), else ``sites``.
+
+    Tables of one's own may be in a folder ``heart``: it is read as that dataset only if it has its tables.
+    """
+    folder = Path(path).resolve()
+    known = SOURCES.get(folder.name)
+    if not known or "path" not in known.__dataclass_fields__ or kind_of(folder) != "folder":
+        return Sites.name
+    mark = getattr(known, "known_by", None)
+    return folder.name if mark is None or any(folder.rglob(mark)) else Sites.name

@@ -67,7 +67,7 @@ class LinearTasks:
         truth = self.truth(seed)
         train, test = (self._samples(truth, n, seed, split) for split, n in ((1, self.samples), (2, self.test_samples)))
         task = "classification" if self.classes else "regression"
-        return Federation(self.name, train, test, task, self.classes or 1, truth=truth.body)
+        return Federation(self.name, train, test, task, self.classes or 1, truth=truth.body, own_test=True)
 
     def _samples(self, truth: Truth, each: int, seed: int, split: int) -> Samples:
         rng = generator(seed, Purpose.DATA, split)

@@ -30,13 +30,13 @@ def differentiated(
         leaves = {k: v.expand(count, *v.shape) if values.shared(k, v) else v for k, v in params.items()}
         leaves = {k: v.detach().requires_grad_() for k, v in leaves.items()}
         with twice:
-            out = model.net.stacked(leaves, x.clone()).flatten(0, 1)
+            out = model.net.stacked(leaves, x.clone())
     else:
         own = {k: v if values.shared(k, v) else v[0] for k, v in params.items()}
         leaves = model.net.bind(own, train=params)
         with draws.noise(int(on.members[0])), twice:
-            out = model.net(x[0])
-    loss = (on.data.task.losses(out, y.flatten(0, 1)).view(on.rows.shape) * on.weight).sum(dim=1)
+            out = model.net(x[0])[None]
+    loss = on.data.task.client_losses(out, y, on.weight)
     wrt = list(leaves.values())
     found = torch.autograd.grad(loss.sum(), wrt, create_graph=vector is not None, materialize_grads=True)
     if vector is not None:

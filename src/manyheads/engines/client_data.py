@@ -29,10 +29,18 @@ class ClientData:
     task: Task
     dtype: torch.dtype
     augment: bool = False
+    weight: Tensor | None = None
+    """of each sample in the training loss, 1 on average; None: 1 for all of them"""
 
     @classmethod
     def of(
-        cls, samples: Samples, task: str, like: Tensor, scaling: Scaling | None = None, augment: bool = False
+        cls,
+        samples: Samples,
+        task: str,
+        like: Tensor,
+        scaling: Scaling | None = None,
+        augment: bool = False,
+        weight: np.ndarray | None = None,
     ) -> ClientData:
         """Tensors with the device and dtype of the parameter ``like``; bytes become floats, other integers stay."""
         x, y = (torch.from_numpy(v if v.flags.writeable else np.array(v)) for v in (samples.x, samples.y))
@@ -44,11 +52,16 @@ class ClientData:
         x = x.to(like.device, like.dtype if x.is_floating_point() else None)
         kind = task_named(task)
         y = y.to(like.device, kind.label_type(like))
-        return cls(x, y, samples.offsets, kind, like.dtype, augment)
+        weights = None if weight is None else torch.from_numpy(weight).to(like.device, like.dtype)
+        return cls(x, y, samples.offsets, kind, like.dtype, augment, weights)
 
     @property
     def sizes(self) -> np.ndarray:
         return np.diff(self.offsets)
+
+    def weighed(self, values: Tensor, rows: Tensor) -> Tensor:
+        """Losses, or weights in a mean, of the samples ``rows``, times the weights of these samples."""
+        return values if self.weight is None else values * self.weight[rows]
 
 
 @dataclass(frozen=True)
@@ -81,8 +94,9 @@ class ClientBatch:
             cut = torch.from_numpy(no_crops(padded.size).reshape(*padded.shape, 3)).to(place)
             for client, own in enumerate(crops):
                 cut[client, : len(own)] = torch.from_numpy(own)
-        weights = torch.from_numpy(weight).to(place, data.dtype)
-        return cls(data, torch.from_numpy(padded).to(place), weights, members, cut)
+        chosen = torch.from_numpy(padded).to(place)
+        weights = data.weighed(torch.from_numpy(weight).to(place, data.dtype), chosen)
+        return cls(data, chosen, weights, members, cut)
 
     @property
     def x(self) -> Tensor:

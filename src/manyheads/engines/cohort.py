@@ -77,6 +77,11 @@ class LocalCohort:
     def train_loss(self) -> np.ndarray:
         return self._loss.mean()
 
+    @property
+    def passes(self) -> np.ndarray:
+        """Passes that each client has made over its samples in this round."""
+        return self._draws.visits / self.data.sizes
+
     def each(self, tree: Tree) -> Tree:
         return self._values.each(tree)
 

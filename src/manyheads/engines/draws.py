@@ -33,6 +33,8 @@ class Draws:
         self._round, self._purpose = round, purpose
         self._phase = -1
         self._noisy = False
+        self.visits = np.zeros(len(addresses))
+        """samples that each client was given in its batches so far, repeated ones counted each time"""
 
     def _generator(self, client: int, *more: int) -> np.random.Generator:
         return generator(self._round.seed, self._purpose, self._round.index, client, self._phase, *more)
@@ -43,23 +45,31 @@ class Draws:
         sizes = self._data.sizes
         if batch <= 0:  # full batches need no draw, and making generators takes time
             whole = np.arange(sizes.max())
-            return [[whole[:size]] * (steps or epochs) for size in sizes]
+            return self._counted([[whole[:size]] * (steps or epochs) for size in sizes])
         least = self._model.smallest_batch
-        return [
-            batch_plan(self._generator(c), int(n), batch=batch, epochs=epochs, steps=steps, smallest=least)
-            for c, n in zip(self.addresses, sizes, strict=True)
-        ]
+        return self._counted(
+            [
+                batch_plan(self._generator(c), int(n), batch=batch, epochs=epochs, steps=steps, smallest=least)
+                for c, n in zip(self.addresses, sizes, strict=True)
+            ]
+        )
 
     def streams(self, batches: tuple[int, ...], counts: np.ndarray, independent: bool) -> list[list[Plan]]:
         """Start the next phase; for each size in ``batches``, a plan of ``counts[c]`` steps for every client c."""
         self._phase += 1
         return [
-            [
-                batch_plan(self._generator(c, *address), int(n), batch=size, steps=int(t), independent=independent)
-                for c, n, t in zip(self.addresses, self._data.sizes, counts, strict=True)
-            ]
+            self._counted(
+                [
+                    batch_plan(self._generator(c, *address), int(n), batch=size, steps=int(t), independent=independent)
+                    for c, n, t in zip(self.addresses, self._data.sizes, counts, strict=True)
+                ]
+            )
             for address, size in zip([(), *((i,) for i in range(1, len(batches)))], batches, strict=True)
         ]
+
+    def _counted(self, plans: list[Plan]) -> list[Plan]:
+        self.visits += [sum(map(len, plan)) for plan in plans]
+        return plans
 
     def croppers(self, members: np.ndarray) -> Croppers:
         """The generator of each client's random crops; empty unless images are augmented."""

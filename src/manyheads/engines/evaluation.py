@@ -19,13 +19,20 @@ __all__ = ["predict"]
 
 
 @torch.no_grad()
-def predict(model: TriedModel, params: Tree, data: ClientData, mode: Mode = "auto") -> Predictions:
+def predict(
+    model: TriedModel,
+    params: Tree,
+    data: ClientData,
+    mode: Mode = "auto",
+    target: tuple[float, float] = (0.0, 1.0),
+) -> Predictions:
     """Apply the models to each client's samples. Parameters may be shared or carry the client dimension.
 
-    A shared model is applied to all samples together, and so is a shared body if only the heads differ.
+    A shared model is applied to all samples together, and so is a shared body if only the heads differ. ``target`` is
+    how targets are scaled.
     """
     if not len(data.y):
-        return Predictions(np.zeros((0, 1)), data.y.cpu().numpy(), np.zeros(0), data.sizes)
+        return Predictions(np.zeros((0, 1)), data.y.cpu().numpy(), np.zeros(0), data.sizes, target)
     model.module.eval()
     template = model.params.all
     own = Tree({k: v for k, v in params.items() if v.ndim > template[k].ndim})
@@ -46,9 +53,17 @@ def predict(model: TriedModel, params: Tree, data: ClientData, mode: Mode = "aut
         out = _stacked(net, own, shared, x, data)
     else:
         out = torch.cat(list(_looped(net, own, shared, x, data)))
-    each = data.task.reported * data.task.losses(out, data.y).double().cpu()
+    each = data.task.reported * _losses(out, data).double().cpu()
     found = out if out.dtype != torch.bfloat16 else out.float()  # numpy has no bfloat16
-    return Predictions(found.cpu().numpy(), data.y.cpu().numpy(), each.numpy(), data.sizes)
+    return Predictions(found.cpu().numpy(), data.y.cpu().numpy(), each.numpy(), data.sizes, target)
+
+
+def _losses(out: Tensor, data: ClientData) -> Tensor:
+    """The loss of every sample; a joint one is computed among the samples of each client."""
+    if not data.task.joint:
+        return data.task.losses(out, data.y)
+    clients = pairwise(data.offsets.tolist())
+    return torch.cat([data.task.losses(out[start:stop], data.y[start:stop]) for start, stop in clients])
 
 
 def _in_slices(call: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:

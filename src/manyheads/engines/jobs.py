@@ -52,13 +52,15 @@ class Trained:
     """new personal states of the clients whose replies were accepted"""
     losses: np.ndarray
     """mean training loss of each client, or a single one if the chunk was pooled"""
+    passes: np.ndarray
+    """passes over its samples that each client made"""
 
 
 def train_chunk(bench: Workbench, common: Broadcast, chunk: Chunk) -> Trained:
     """Train a chunk of clients, and do the server's check of their replies."""
     download, kept = bench.on_device(common.download | chunk.own), bench.on_device(chunk.kept)
-    data = bench.data(bench.federation.train, chunk.members.rows, bench.federation.augment)
-    if bench.algorithm.pooled and bench.mode != "loop" and not bench.model.mixes:
+    data = bench.training_data(bench.federation, chunk.members.rows)
+    if bench.algorithm.pooled and bench.mode != "loop" and not bench.model.mixes and not data.task.joint:
         pooled = _pooled(bench, common, chunk.members, data, download, kept)
         if pooled is not None:
             return pooled
@@ -74,7 +76,7 @@ def train_chunk(bench: Workbench, common: Broadcast, chunk: Chunk) -> Trained:
         stays = stays.map(lambda v: v[good])
     if not bench.keep.each:
         found = found.averaged()
-    return Trained(_home(found), stays.map(_to_cpu), done.losses)
+    return Trained(_home(found), stays.map(_to_cpu), done.losses, cohort.passes)
 
 
 def _pooled(
@@ -90,7 +92,8 @@ def _pooled(
         return None
     check_upload(upload, common.expected, 1)
     mean = Mean(upload.map(lambda v: v[0]))
-    return Trained(_home(Accepted(members.addresses, weights, mean, {})), State(), cohort.train_loss[:1])
+    reply = Accepted(members.addresses, weights, mean, {})
+    return Trained(_home(reply), State(), cohort.train_loss[:1], cohort.passes)
 
 
 @dataclass(frozen=True)

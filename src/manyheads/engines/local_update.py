@@ -83,7 +83,7 @@ class LocalUpdate:
         return np.argsort([-len(plan) for plan in self.plans], kind="stable")
 
     def stacked_rows(self, members: np.ndarray) -> tuple[Tensor, Tensor]:
-        """Rows [T, C, B] of each step, and the weight of each in the client's mean loss (0 for padding)."""
+        """Rows [T, C, B] of each step, and the weight of each in the client's loss (0 for padding)."""
         plans, starts = [self.plans[m] for m in members], self.data.offsets[:-1][members]
         batch = max(len(rows) for plan in plans for rows in plan)
         shape = (max(map(len, plans)), len(plans), batch)
@@ -92,5 +92,5 @@ class LocalUpdate:
             padded, weight = pad_rows(plan, np.full(len(plan), start))
             rows_TCB[: len(plan), client, : padded.shape[1]] = padded
             weight_TCB[: len(plan), client, : padded.shape[1]] = weight
-        device = self.data.x.device
-        return torch.from_numpy(rows_TCB).to(device), torch.from_numpy(weight_TCB).to(device, self.data.dtype)
+        rows = torch.from_numpy(rows_TCB).to(self.data.x.device)
+        return rows, self.data.weighed(torch.from_numpy(weight_TCB).to(rows.device, self.data.dtype), rows)

@@ -55,7 +55,7 @@ def _descend(update: LocalUpdate, client: int, descent: Descent | TorchDescent) 
         inputs = x[chosen]
         if croppers:
             inputs = crop_flip(inputs, torch.from_numpy(draw_crops(croppers[client], len(rows))).to(x.device))
-        loss = data.task.losses(update.net(channels_last(inputs)), data.y[chosen]).mean()
+        loss = data.weighed(data.task.losses(update.net(channels_last(inputs)), data.y[chosen]), chosen).mean()
         descent.step(gradients(loss, descent.params))
         update.loss.sums[client] += loss.detach()
     update.loss.steps[client] += len(plan)

@@ -43,8 +43,7 @@ def stacked(update: LocalUpdate) -> Tree:
             batch = update.draws.batch([update.plans[m][step] for m in members], members, croppers)
             rows, weight, inputs = batch.rows, batch.weight, batch.x
         out = update.net.stacked(dict(zip(update.part, leaves, strict=True)) | rest, inputs)
-        each = update.data.task.losses(out.flatten(0, 1), update.data.y[rows].flatten(0, 1)).view(rows.shape)
-        loss = (each * weight).sum(dim=1)
+        loss = update.data.task.client_losses(out, update.data.y[rows], weight)
         descent.step(gradients(loss.sum(), leaves))
         loss_C[:active] += loss.detach()
     update.loss.sums[position] += loss_C

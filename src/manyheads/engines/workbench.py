@@ -19,6 +19,7 @@ from manyheads.core.rounds import LOCAL
 from manyheads.core.tasks import TASKS, Task
 from manyheads.core.trees import State, Tree
 from manyheads.data import Federation, Samples
+from manyheads.engines.class_weights import Weighing, sample_weights
 from manyheads.engines.client_data import ClientData
 from manyheads.engines.cohort import LocalCohort, fine_tuned
 from manyheads.engines.engine import Engine
@@ -28,7 +29,7 @@ from manyheads.engines.ways import Mode
 from manyheads.metrics import Predictions
 from manyheads.models import Model, TriedModel
 
-__all__ = ["Evaluation", "Keep", "Members", "Workbench", "at_work", "model_of", "tried_on"]
+__all__ = ["Evaluation", "Keep", "Members", "Workbench", "at_work", "model_of", "of_one", "tried_on"]
 
 
 class Keep(NamedTuple):
@@ -76,32 +77,50 @@ class Workbench:
         mode: Mode,
         device: str,
         keep: Keep,
+        class_weights: Weighing = "none",
     ) -> None:
         self.algorithm, self.model, self.federation, self.mode = algorithm, model, federation, mode
         self.device = torch.device(device)
-        self.keep = keep
+        self.keep, self.class_weights = keep, class_weights
         model.module.to(self.device)
 
-    def data(self, samples: Samples, rows: Sequence[int], augment: bool = False) -> ClientData:
+    def data(
+        self, samples: Samples, rows: Sequence[int], augment: bool = False, weight: np.ndarray | None = None
+    ) -> ClientData:
         """The samples of some clients, on the device."""
         like = next(iter(self.model.params.all.values())).to(self.device)
-        return ClientData.of(samples.select(rows), self.federation.task, like, self.federation.scaling, augment)
+        return ClientData.of(samples.select(rows), self.federation.task, like, self.federation.scaling, augment, weight)
+
+    def training_data(self, federation: Federation, rows: Sequence[int]) -> ClientData:
+        """The training samples of some clients of the federation, or of its new ones."""
+        weight = None
+        if self.class_weights != "none":
+            everyone = self.federation.train.y if self.class_weights == "balanced" else None
+            weight = sample_weights(federation.train.select(rows), federation.outputs, everyone)
+        return self.data(federation.train, rows, federation.augment, weight)
 
     def on_device(self, state: State) -> State:
         return state.map(lambda v: v.to(self.device))
 
+    def models(self, round: Round, what: Evaluation, server: State, members: Members, kept: State) -> Tree:
+        """The clients' models, after fine-tuning if that is asked for."""
+        params = model_of(self.algorithm, what.kind, self.on_device(server), self.on_device(kept))
+        if what.tune.scope == "none":
+            return params
+        data = self.training_data(self._federation(what), members.rows)
+        cohort = LocalCohort(self.model, data, members.addresses, round, self.mode, purpose=Purpose.FINETUNE)
+        return fine_tuned(cohort, self.model, params, what.tune)
+
     def predictions(self, round: Round, what: Evaluation, server: State, members: Members, kept: State) -> Predictions:
         """What the clients' models predict for their samples, after fine-tuning if that is asked for."""
-        params = model_of(self.algorithm, what.kind, self.on_device(server), self.on_device(kept))
-        federation = self.federation
-        if what.new:
-            assert self.federation.new is not None
-            federation = self.federation.new
-        if what.tune.scope != "none":
-            data = self.data(federation.train, members.rows, federation.augment)
-            cohort = LocalCohort(self.model, data, members.addresses, round, self.mode, purpose=Purpose.FINETUNE)
-            params = fine_tuned(cohort, self.model, params, what.tune)
-        return predict(self.model, params, self.data(getattr(federation, what.split), members.rows), self.mode)
+        params, federation = self.models(round, what, server, members, kept), self._federation(what)
+        data = self.data(getattr(federation, what.split), members.rows)
+        return predict(self.model, params, data, self.mode, federation.encoding.target)
+
+    def _federation(self, what: Evaluation) -> Federation:
+        found = self.federation.new if what.new else self.federation
+        assert found is not None
+        return found
 
 
 @contextmanager
@@ -115,7 +134,8 @@ def at_work(bench: Workbench, engine: Engine) -> Iterator[Executor[Workbench]]:
             source = stack.enter_context(tempfile.TemporaryDirectory(prefix="manyheads-"))
             bench.federation.save(source)
         task = TASKS.find(bench.federation.task)
-        arguments = (bench.algorithm, bench.model, task, source, bench.mode, str(bench.device), bench.keep)
+        settings = (bench.mode, str(bench.device), bench.keep, bench.class_weights)
+        arguments = (bench.algorithm, bench.model, task, source, *settings)
         yield stack.enter_context(working(count, method, bench, _workbench, arguments))
 
 
@@ -127,10 +147,11 @@ def _workbench(
     mode: Mode,
     device: str,
     keep: Keep,
+    class_weights: Weighing,
 ) -> Workbench:
     TASKS.register(task)  # a user's own task is not registered in a new process
     federation = Federation.load(source) if isinstance(source, str) else source
-    return Workbench(algorithm, model, federation, mode, device, keep)
+    return Workbench(algorithm, model, federation, mode, device, keep, class_weights)
 
 
 def tried_on(model: Model, federation: Federation) -> TriedModel:
@@ -142,6 +163,11 @@ def tried_on(model: Model, federation: Federation) -> TriedModel:
     return model.tried(
         ClientData.of(few, federation.task, like, federation.scaling).x, federation.task, federation.outputs
     )
+
+
+def of_one(params: Tree, template: Tree) -> Tree:
+    """The parameters of the first client, of which some may carry the client dimension."""
+    return Tree({k: v[0] if v.ndim > template[k].ndim else v for k, v in params.items()})
 
 
 def model_of(algorithm: Algorithm, kind: ModelKind, server: State, client: State) -> Tree:

@@ -1,15 +1,19 @@
 """Compare methods on one federation: who gains from federating?
 
-Every method is trained with each step size and the first seed, and scored on validation samples; the best step size is
-repeated with the other seeds. Only final models are scored on test samples. The folder can be resumed, and holds::
+The samples are divided into folds, each of which is the test part once. In each fold every method is trained with each
+step size, and its step size and number of rounds are chosen by validation samples; final models are then trained with
+these on training and validation samples, once for each seed, and predict the test samples. What each site can do alone
+is chosen in the same way. The folder can be resumed, and holds::
 
-    runs/METHOD-lrRATE-sSEED-HASH  run directories (see :mod:`manyheads.experiments.study`)
-    compare.json                   the results
+    runs/foldK-METHOD-lrRATE-rROUNDS-sSEED-HASH   run directories (see :mod:`manyheads.experiments.study`)
+    alone/foldK-MODEL.safetensors                 predictions of the models that are not networks
+    compare.json                                  the results
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -20,7 +24,7 @@ from manyheads.data import Federation
 from manyheads.engines.engine import Engine
 from manyheads.experiments.conduct import run_comparison
 from manyheads.experiments.methods import USUAL, Methods, methods_of, written
-from manyheads.experiments.plan import RATES, Comparison, Plan, refuse_unfit
+from manyheads.experiments.plan import RATES, ROUNDS, Comparison, Plan, model_for, refuse_unfit
 from manyheads.experiments.results import ComparisonResult
 from manyheads.run import Training
 from manyheads.run.config import GivenModel, model_from
@@ -34,13 +38,17 @@ def compare(
     model: GivenModel = "mlp",
     *,
     methods: Methods = USUAL,
-    rounds: int = 30,
+    rounds: int = ROUNDS,
     seeds: int = 3,
+    folds: int = 0,
     rates: Sequence[float] = RATES,
     validation: float = 0.2,
     batch: int | None = None,
-    target: float | None = None,
+    metric: str = "",
     metrics: Sequence[str] = (),
+    baselines: Sequence[str] = ("majority", "linear", "trees"),
+    pooled: bool = True,
+    target: float | None = None,
     monitor: Sequence[str] = (),
     options: Mapping[str, Mapping[str, Any]] | None = None,
     participation: float = 1.0,
@@ -53,25 +61,32 @@ def compare(
     """Compare methods on a federation.
 
     A method is a name (``"fedavg+ft"``: after fine-tuning), an algorithm with settings of its own, its class, or a pair of
-    a label and one of these; ``options`` are settings for methods given by name. Methods are compared by the task's own
-    metric; ``metrics`` are reported in addition. ``manyheads compare --json`` prints the same result as JSON.
+    a label and one of these; ``options`` are settings for methods given by name. ``rounds`` is the largest number of
+    rounds: how many are made is chosen by validation samples. ``folds`` is 5 for small sites unless it is given. Methods
+    are compared by ``metric``, by default the one that fits the task and the balance of the labels; all metrics of the
+    task, and ``metrics``, are reported. ``manyheads compare --json`` prints the same result as JSON.
 
     >>> from manyheads.algorithms import FedRep
     >>> from manyheads.data import Classes, Digits, federate
     >>> federation = federate(Digits().pool(seed=0), Classes(3), clients=4, seed=0)
-    >>> found = compare(federation, methods=["fedavg", FedRep(head_epochs=2)], rounds=2, seeds=1, rates=[0.05])
-    >>> list(found.methods), found.recommendation.method, len(found["fedrep"].gains)
-    (['local', 'fedavg', 'fedrep'], None, 4)
+    >>> few = {"rounds": 2, "seeds": 1, "folds": 2, "rates": [0.05], "baselines": ["majority"], "pooled": False}
+    >>> found = compare(federation, methods=["fedavg", FedRep(head_epochs=2)], **few)
+    >>> list(found.methods), found.recommendation.evidence, len(found["fedrep"].gains)
+    (['alone', 'majority', 'local', 'fedavg', 'fedrep'], 'too short', 4)
     """
     methods = methods if isinstance(methods, str | Mapping) else list(methods)
     comparison = Comparison(
         methods=tuple(methods_of(methods, batch, options)),
         seeds=seeds,
+        folds=folds,
         rates=tuple(rates),
         validation=validation,
         batch=batch,
-        target=target,
+        metric=metric,
         metrics=tuple(metrics),
+        baselines=tuple(baselines),
+        pooled=pooled,
+        target=target,
         options={name: dict(given) for name, given in (options or {}).items()},
     )
     training = Training(
@@ -95,16 +110,17 @@ def _compared(
     resume: bool,
 ) -> ComparisonResult:
     """Run the comparison in the folder ``out``, or in a temporary one."""
-    federation = federation.with_validation(comparison.validation, training.seed)
     refuse_unfit(federation)
-    build, made = model_from(model, federation.sample_shape, federation.outputs, str(federation.train.x.dtype))
+    _, made = model_from(model, federation.sample_shape, federation.outputs, str(federation.train.x.dtype))
     config = {"data": {"name": CUSTOM}, "model": {"name": CUSTOM}} | made
     chosen = methods_of(methods, comparison.batch, comparison.options)
     if out is not None and not resume:
         fresh_folder(Path(out))
     command = _command(methods, config["model"]["name"], comparison, training)
     with TemporaryDirectory(prefix="manyheads-") as temporary:
-        plan = Plan(federation, build, training, comparison, chosen, config, Path(out or temporary), command)
+        plan = Plan(
+            federation, partial(model_for, model), training, comparison, chosen, config, Path(out or temporary), command
+        )
         return run_comparison(plan)
 
 
@@ -114,12 +130,13 @@ def _command(methods: Methods, model: str, comparison: Comparison, training: Tra
         "methods": written(methods),
         "rounds": training.rounds,
         "seeds": comparison.seeds,
+        "folds": comparison.folds,
         "rates": list(comparison.rates),
         "validation": comparison.validation,
         "participation": training.participation,
         "seed": training.seed,
     }
-    given = {name: getattr(comparison, name) for name in ("batch", "target", "metrics", "options")}
-    arguments |= {name: value for name, value in given.items() if value not in (None, (), {})}
+    given = {name: getattr(comparison, name) for name in ("batch", "metric", "metrics", "target", "options")}
+    arguments |= {name: repr(value) for name, value in given.items() if value not in (None, "", (), {})}
     told = "".join(f"    {k}={v},\n" for k, v in arguments.items())
     return f"compare(\n    federation,\n    {model!r},\n{told})"

@@ -1,34 +1,36 @@
-"""The steps of a comparison: tune step sizes, repeat the best with all seeds, score the final models."""
+"""The steps of a comparison: choose settings in each fold, train final models with them, score these on test samples."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from manyheads.core.errors import Damaged, UserError
 from manyheads.core.machine import this_machine
 from manyheads.core.sealed import read_json
 from manyheads.core.settings import as_dict
-from manyheads.core.tasks import task_named
+from manyheads.core.tasks import TASKS, task_named
+from manyheads.experiments.alone import AloneTask, unfit_baselines
+from manyheads.experiments.choices import Tuned, tuned
 from manyheads.experiments.describe import federation_facts
-from manyheads.experiments.methods import Method
+from manyheads.experiments.found import Found
+from manyheads.experiments.methods import LOCAL, Method
 from manyheads.experiments.plan import Plan, refuse_unfit
-from manyheads.experiments.results import ALONE, RESULTS, ComparisonResult, RateTried, description
-from manyheads.experiments.scoring import Judged, judged
-from manyheads.experiments.study import Progress, Study, at_work, judge_trial, train_trial
+from manyheads.experiments.results import POOLED, RESULTS, ComparisonResult, description
+from manyheads.experiments.scoring import judged
+from manyheads.experiments.study import Study
 from manyheads.experiments.trials import Trial
-from manyheads.metrics import METRICS, Metric, SampleMetric, metrics_for
-from manyheads.run import Evaluate
+from manyheads.experiments.work import Do, Progress, Work, at_work
+from manyheads.metrics import METRICS, Metric, deciding_metric, metrics_for
+from manyheads.monitors import MONITORS
 from manyheads.run.checks import check
 from manyheads.run.config_file import COMPARISON
 
 __all__ = ["run_comparison"]
 
-MONITORS = ("cka", "head_diversity", "drift")
-POINTS = 10
-"""approximate number of evaluations in a learning curve"""
+MONITORED = ("cka", "head_diversity", "drift")
 
 
 def run_comparison(
@@ -42,109 +44,201 @@ def run_comparison(
     ``begin`` is called once existing runs in the folder are known to belong to the same comparison.
     """
     refuse_unfit(plan.federation)
-    study, methods, unfit = _study(plan)
-    rates = {name: m.rates(plan.comparison.rates, len(plan.federation)) for name, m in methods.items()}
-    trials = {n: {(r, s): study.trial(m, r, s) for s in plan.seeds for r in rates[n]} for n, m in methods.items()}
-    study.adopt([trial for each in trials.values() for trial in each.values()], say)
+    metric, reason = _deciding(plan)
+    study = _study(plan, metric)
+    methods, left_out = _fitting(plan, study)
+    unfit = unfit_baselines(plan.comparison.baselines, plan.federation)
+    baselines = [name for name in plan.comparison.baselines if name not in unfit]
+    trials = _Trials(plan, study, methods)
+    study.refuse_other(trials.tuning[0].config)
     begin()
     with at_work(study, plan.training.engine.resolved_workers(), progress, say) as do:
-        do(train_trial, [trials[name][rate, plan.seeds[0]] for name in methods for rate in rates[name]])
-        scores = {n: {r: _validated(study, trials[n][r, plan.seeds[0]]) for r in rates[n]} for n in methods}
-        chosen = {n: max(sound, key=lambda r: sound[r]) for n, each in scores.items() if (sound := _not_diverged(each))}
-        _refuse_diverged(ALONE in chosen, "every step size")
-        finals = {name: [trials[name][rate, seed] for seed in plan.seeds] for name, rate in chosen.items()}
-        do(train_trial, [trial for each in finals.values() for trial in each])
-        finals = {name: each for name, each in finals.items() if not any(map(study.diverged, each))}
-        _refuse_diverged(ALONE in finals, f"a later seed and the step size chosen, {chosen[ALONE]}")
-        do(judge_trial, [trial for each in finals.values() for trial in each])
-    tried = {
-        name: [RateTried(rate, s and study.sign * s[0]) for rate, s in each.items() if rate is not None]
-        for name, each in scores.items()
-    }
-    diverged = {name: "diverged with every step size, or with a later seed" for name in methods if name not in finals}
-    return _concluded(plan, study, judged(study, finals, tried, plan.comparison.target), unfit | diverged, say)
+        fits = [AloneTask(name, fold, pooled) for name in baselines for fold, pooled in trials.places]
+        do([*(Work(trial) for trial in trials.tuning), *(Work(alone=task) for task in fits)])
+        chosen, diverged = trials.chosen()
+        finals = _finals(study, trials, chosen, do)
+    diverged |= {name: "diverged in its final training" for name in chosen if name not in finals}
+    found = Found(
+        study=study,
+        federation=plan.federation,
+        seeds=plan.seeds,
+        tuned={name: each for name, each in chosen.items() if name in finals},
+        finals=finals,
+        baselines=tuple(baselines),
+        metrics=tuple(metrics_for(task_named(plan.federation.task), (metric.name, *plan.comparison.metrics), True)),
+        target=plan.comparison.target,
+    )
+    if not baselines and LOCAL not in finals:
+        raise UserError("training alone diverged with every step size", where="rates", fix="try smaller ones")
+    return _concluded(plan, study, found, reason, left_out | unfit | diverged, say)
 
 
-def _study(plan: Plan) -> tuple[Study, dict[str, Method], dict[str, str]]:
-    """Return the study, the methods to compare, and the methods left out because they do not fit, with the reasons.
+def _deciding(plan: Plan) -> tuple[Metric, str]:
+    """Return the metric that methods are compared by, and why it is that one."""
+    federation = plan.federation
+    if plan.comparison.metric:
+        found = METRICS.find(plan.comparison.metric, where="metric")
+        metrics_for(task_named(federation.task), [found.name])  # an error if it is for other tasks
+        if found.higher_is_better is None:
+            raise UserError(f"{found.name} has no better direction", where="metric", fix="choose one that has")
+        return found(), "it was asked for"
+    labels = {federation.client_name(i): federation.train.client(i)[1] for i in range(len(federation))}
+    name, reason = deciding_metric(task_named(federation.task), labels, federation.encoding.labels)
+    return METRICS.find(name)(), reason
+
+
+def _study(plan: Plan, metric: Metric) -> Study:
+    tuned = tuple(method.algorithm for method in plan.methods.values() if method.finetuned)
+    training = replace(
+        plan.training,
+        monitor=plan.training.monitor or MONITORED,
+        engine=replace(plan.training.engine, workers=1),
+    )
+    if tuned and training.finetune.scope == "none":
+        names = ", ".join(name for name, method in plan.methods.items() if method.finetuned)
+        raise UserError(f"{names} fine-tunes", where="finetune", given="none", fix="leave one of them out")
+    named = [type(metric), TASKS.find(plan.federation.task), *(MONITORS.find(name) for name in training.monitor)]
+    return Study(
+        folds=plan.folds,
+        pooled=plan.pooled,
+        training=training,
+        config=plan.config,
+        out=plan.out,
+        score=metric,
+        seed=plan.training.seed,
+        tuned=tuned,
+        classes=tuple(named),
+    )
+
+
+def _fitting(plan: Plan, study: Study) -> tuple[dict[str, Method], dict[str, str]]:
+    """Return the methods to compare, and those left out because they do not fit, with the reasons.
 
     Only methods implied by ``all`` are left out; one that was named is refused.
     """
-    training = replace(
-        plan.training,
-        evaluate=Evaluate(split="validation", every=max(1, plan.training.rounds // POINTS), also="always"),
-        monitor=plan.training.monitor or MONITORS,
-        engine=replace(plan.training.engine, workers=1),
-    )
-    methods, unfit = dict(plan.methods), {}
+    fold, methods, unfit = plan.folds[0], dict(plan.methods), {}
     for name, method in plan.methods.items():
         try:
-            check(method.algorithm, plan.model(training.seed), plan.federation, training)
+            check(method.algorithm, fold.final_model(study.seed), fold.final, study.training)
         except UserError as error:
             if method.asked:
                 raise
             unfit[name] = str(error)
             del methods[name]
-    tuned = {name: method.algorithm for name, method in methods.items() if method.finetuned}
-    if tuned and training.finetune.scope == "none":
-        raise UserError(f"{', '.join(tuned)} fine-tunes", where="finetune", given="none", fix="leave one of them out")
-    score, further = _metrics(plan)
-    study = Study(plan.federation, plan.model, training, plan.config, plan.out, score, further, tuple(tuned.values()))
-    return study, methods, unfit
+    return methods, unfit
 
 
-def _metrics(plan: Plan) -> tuple[SampleMetric, tuple[Metric, ...]]:
-    """Return the metric that methods are compared by (the task's first sample-wise one), and the further metrics."""
-    task = task_named(plan.federation.task)
-    found = metrics_for(task, plan.comparison.metrics)
-    score = next(metric for metric in found if isinstance(metric, SampleMetric))
-    asked = {METRICS.find(name).name for name in plan.comparison.metrics}
-    return score, tuple(metric for metric in found if metric.name in asked and metric is not score)
+@dataclass(frozen=True)
+class _Trials:
+    """The trials of a comparison."""
+
+    plan: Plan
+    study: Study
+    methods: Mapping[str, Method]
+
+    @property
+    def places(self) -> list[tuple[int, bool]]:
+        """Folds, with the data of the sites, and with pooled data."""
+        pooled = [(fold, True) for fold in range(len(self.study.pooled))]
+        return [(fold, False) for fold in range(len(self.study.folds))] + pooled
+
+    def _rates(self, label: str) -> dict[int, dict[float | None, Trial]]:
+        """The trials by which the settings of a method are chosen, by fold and step size."""
+        pooled = label == POOLED
+        method = self.methods[LOCAL] if pooled else self.methods[label]
+        rates = method.rates(self.plan.comparison.rates, len(self.plan.federation))
+        rounds = self.plan.most_rounds_of(label)
+        return {
+            fold: {
+                rate: self.study.trial(method, rate, self.study.seed, fold, "tuning", rounds, pooled) for rate in rates
+            }
+            for fold, of_pooled in self.places
+            if of_pooled == pooled
+        }
+
+    @property
+    def labels(self) -> list[str]:
+        return [*self.methods, *([POOLED] if self.study.pooled else [])]
+
+    @property
+    def tuning(self) -> list[Trial]:
+        return [t for label in self.labels for each in self._rates(label).values() for t in each.values()]
+
+    def chosen(self) -> tuple[dict[str, Tuned], dict[str, str]]:
+        """The settings chosen for each method, and the methods that diverged."""
+        found: dict[str, Tuned] = {}
+        diverged: dict[str, str] = {}
+        for label in self.labels:
+            outcome = tuned(self.study, list(self._rates(label).values()), self.plan.most_rounds_of(label))
+            if isinstance(outcome, Tuned):
+                found[label] = outcome
+            else:
+                diverged[label] = outcome
+        return found, diverged
+
+    def final(self, label: str, chosen: Tuned) -> list[list[Trial]]:
+        """The final trials of a method, by fold and seed."""
+        pooled = label == POOLED
+        method = self.methods[LOCAL] if pooled else self.methods[label]
+        return [
+            [
+                self.study.trial(method, choice.rate, seed, choice.fold, "final", choice.rounds, pooled)
+                for seed in self.plan.seeds
+            ]
+            for choice in chosen.choices
+        ]
 
 
-def _validated(study: Study, trial: Trial) -> tuple[float, float] | None:
-    """Return score and negative loss (higher is better) on validation samples at the end; None if the run diverged."""
-    last = None if study.diverged(trial) else study.curve(trial)[-1]
-    if last is None or last.score is None or last.loss is None:
-        return None
-    return study.sign * last.score, -last.loss
-
-
-def _not_diverged(scores: Mapping[float | None, tuple[float, float] | None]) -> dict[float | None, tuple[float, float]]:
-    return {rate: score for rate, score in scores.items() if score is not None}
-
-
-def _refuse_diverged(there: bool, with_what: str) -> None:
-    if not there:
-        raise UserError(f"training alone diverged with {with_what}", where="rates", fix="try smaller ones")
+def _finals(study: Study, trials: _Trials, chosen: Mapping[str, Tuned], do: Do) -> dict[str, list[list[Trial]]]:
+    """Train the final models and predict with them; methods that diverge are left out."""
+    finals = {label: trials.final(label, found) for label, found in chosen.items()}
+    do([Work(trial) for folds in finals.values() for fold in folds for trial in fold])
+    finals = {
+        label: folds for label, folds in finals.items() if not any(study.diverged(t) for fold in folds for t in fold)
+    }
+    do([Work(trial, predict=True) for folds in finals.values() for fold in folds for trial in fold])
+    return finals
 
 
 def _concluded(
-    plan: Plan, study: Study, found: Judged, left_out: dict[str, str], say: Callable[[str], None]
+    plan: Plan, study: Study, found: Found, reason: str, left_out: dict[str, str], say: Callable[[str], None]
 ) -> ComparisonResult:
     """Build the result of the comparison and write it to its folder."""
-    loss = plan.federation.encoding.loss
+    answer = judged(found)
+    best = answer.recommendation.method
     result = ComparisonResult(
         rounds=plan.training.rounds,
+        folds=len(plan.folds),
         seeds=plan.seeds,
-        protocol="mean over clients of each client's own test samples, after the last round"
-        + (f"; {loss}" if loss else ""),
-        score=found.score,
-        target=found.target,
-        methods=found.methods,
-        recommendation=found.recommendation,
-        check=found.check,
+        protocol=_protocol(len(plan.folds)),
+        score=study.score.name,
+        reason=reason,
+        target=answer.target,
+        methods=answer.methods,
+        recommendation=answer.recommendation,
+        check=answer.check,
+        sites=answer.sites,
         left_out=left_out,
         data=federation_facts(plan.federation, plan.training.seed),
         settings={"comparison": as_dict(plan.comparison), "training": as_dict(study.training)}
         | {key: table for key, table in plan.config.items() if key != "facts"},
         machine=this_machine(),
+        cross=answer.cross,
+        quality=answer.quality,
+        survival=answer.survival,
         described=description(plan.out),
         command=plan.command,
+        next_step=plan.next_step(best) if best else "",
     )
     _warn_if_stale(plan.out, say)
     result.write(plan.out)
     return result
+
+
+def _protocol(folds: int) -> str:
+    if folds == 1:
+        return "mean over clients of each client's own test samples, on models trained on all its other samples"
+    return f"mean over clients of each client's own samples, each predicted by models of the one of {folds} folds that did not train on it"
 
 
 def _warn_if_stale(out: Path, say: Callable[[str], None]) -> None:

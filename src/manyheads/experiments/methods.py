@@ -11,12 +11,13 @@ from manyheads.core.contract import ALGORITHMS, Algorithm
 from manyheads.core.errors import UserError
 from manyheads.core.plain import to_json
 from manyheads.core.settings import as_dict, build, changed
-from manyheads.experiments.results import ALONE
 
-__all__ = ["TUNED", "USUAL", "Given", "Method", "Methods", "methods_of", "written"]
+__all__ = ["LOCAL", "TUNED", "USUAL", "Given", "Method", "Methods", "methods_of", "written"]
 
 TUNED, ALL = "+ft", "all"
-USUAL = (ALONE, "fedavg", "fedavg+ft", "fedprox", "scaffold", "fedper", "fedrep", "perfedavg", "ditto", "apfl")
+LOCAL = "local"
+"""label of the network that each client trains alone; a comparison always has it"""
+USUAL = (LOCAL, "fedavg", "fedavg+ft", "fedprox", "scaffold", "fedper", "fedrep", "perfedavg", "ditto", "apfl")
 _OPTIONS: dict[str, dict[str, Any]] = {"scaffold": {"server_lr": 1.0}}
 """settings that differ from a method's defaults: SCAFFOLD's server step size as in its paper"""
 Options = Mapping[str, Mapping[str, Any]]
@@ -61,7 +62,7 @@ def methods_of(given: Methods, batch: int | None = None, options: Options | None
     make = _Maker(batch, options or {})
     asked = [make(item) for item in _items(given)]
     if not any(a.yardstick for a in asked):
-        asked.append(make(_Item(None, ALONE)))
+        asked.append(make(_Item(None, LOCAL)))
     make.refuse_unused()
     first = next(a for a in asked if a.yardstick)
     variants: dict[str, set[str]] = {}
@@ -71,7 +72,7 @@ def methods_of(given: Methods, batch: int | None = None, options: Options | None
     found: dict[str, Method] = {}
     for each in [first, *asked]:
         alone = variants.get(each.algorithm.name, set()) <= {each.key}
-        label = ALONE if each.same(first) else each.label or _label(each, told_apart=not alone)
+        label = LOCAL if each.same(first) else each.label or _label(each, told_apart=not alone)
         if label in found and not each.same(_Asked(None, found[label].algorithm, found[label].finetuned)):
             raise UserError(
                 f"two methods are called {label}", where="methods", fix='give one a label: {"my label": METHOD}'
@@ -104,7 +105,7 @@ class _Asked(NamedTuple):
 
     @property
     def yardstick(self) -> bool:
-        return self.algorithm.name == ALONE and not self.finetuned and self.label in (None, ALONE)
+        return self.algorithm.name == LOCAL and not self.finetuned and self.label in (None, LOCAL)
 
     def same(self, other: _Asked) -> bool:
         return (self.key, self.finetuned) == (other.key, other.finetuned)

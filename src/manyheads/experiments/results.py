@@ -3,129 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from manyheads.core.errors import Damaged, UserError
 from manyheads.core.files import content
 from manyheads.core.machine import Machine
+from manyheads.core.plain import plain
 from manyheads.core.quantities import Quantity, named_quantity
-from manyheads.core.records import Interval, Real, from_table, to_table
+from manyheads.core.records import Real, from_table, to_table
 from manyheads.core.sealed import fingerprint, read_json, write_json
 from manyheads.experiments.describe import FederationFacts
-from manyheads.experiments.gains import Gain, MeanGain, SiteGain
+from manyheads.experiments.gains import Gain, SiteAdvice
+from manyheads.experiments.method_result import MethodResult
+from manyheads.experiments.quality import ClassQuality, CrossSites, SurvivalCurve
 from manyheads.experiments.table import aligned, table_of
 from manyheads.metrics import METRICS
 from manyheads.run.config_file import COMPARISON
 
 __all__ = [
     "ALONE",
+    "POOLED",
     "RESULTS",
     "ComparisonResult",
-    "MethodResult",
-    "MetricLevel",
-    "Observed",
-    "Point",
-    "RateTried",
     "Recommendation",
     "description",
 ]
 
-ALONE = "local"
-"""label of the baseline: each client trains alone"""
+ALONE, POOLED = "alone", "pooled"
+"""labels of the best that each site can do alone, and of one model trained on the data of all sites together"""
 RESULTS = "compare.json"
-SCHEMA, READABLE = 2, (1, 2)
+SCHEMA = 3
 AGAIN = "make it again: manyheads compare --resume --out FOLDER"
 
 
 @dataclass(frozen=True)
-class Point:
-    """A point of a learning curve on validation samples: mean, minimum and maximum over seeds."""
-
-    round: int
-    bytes: int
-    """bytes sent by and to all clients up to this round"""
-    score: Real
-    low: Real
-    high: Real
-
-
-@dataclass(frozen=True)
-class Observed:
-    """A monitored quantity after a round, the mean over seeds."""
-
-    round: int
-    value: Real
-
-
-@dataclass(frozen=True)
-class MetricLevel:
-    """A further metric on test samples, averaged over clients: mean, minimum and maximum over seeds."""
-
-    mean: Real
-    low: Real
-    high: Real
-    per_seed: tuple[Real, ...]
-
-
-@dataclass(frozen=True)
-class RateTried:
-    """A step size and its score on validation samples; None if the run diverged."""
-
-    rate: float
-    validation: float | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class MethodResult:
-    """Results of one method: its scores on test samples, and its cost."""
-
-    algorithm: dict[str, Any]
-    """settings of the algorithm"""
-    finetuned: bool
-    """whether its models were fine-tuned before they were scored"""
-    rate: float | None
-    """the step size that was chosen; None if the method is not tuned"""
-    score: Real
-    """mean over clients and seeds"""
-    interval: Interval
-    per_seed: tuple[Real, ...]
-    worst_decile: Real
-    """mean over the worst tenth of the clients"""
-    spread: Real
-    """standard deviation over clients"""
-    bytes_up: int
-    bytes_down: int
-    bytes: int
-    """both directions, of a whole run over all clients"""
-    seconds: Real
-    rounds_to_target: int | None
-    bytes_to_target: int | None
-    curve: tuple[Point, ...]
-    monitors: dict[str, tuple[Observed, ...]] = field(default_factory=dict)
-    rates: tuple[RateTried, ...] = ()
-    gain: MeanGain | None = None
-    """mean gain on test samples; None for training alone, which has no gains"""
-    gains: tuple[SiteGain, ...] = ()
-    """gain of each client that has test samples"""
-    validation_gain: Gain | None = None
-    """mean gain on validation samples, on which the recommendation is based"""
-    metrics: dict[str, MetricLevel] = field(default_factory=dict)
-    """further metrics by name, which are reported only"""
-
-
-@dataclass(frozen=True)
 class Recommendation:
-    """The recommended method, if any; based on validation samples alone."""
+    """The recommended method, if any."""
 
     method: str | None
     best: str | None
-    """the method with the largest mean gain, whether or not it is significant"""
-    evidence: Literal["enough", "not enough", "none"]
+    """the method that validation samples favour, whether or not it is recommended"""
+    evidence: Literal["enough", "not enough", "too short", "none"]
     alternatives: tuple[str, ...]
     """methods that are as good within the uncertainty"""
     text: str
+    gain: Gain | None = None
+    """mean gain of what validation samples chose, fold by fold, on test samples that took no part in the choice"""
+    chosen: tuple[str, ...] = ()
+    """the method chosen in each fold"""
+    rising: tuple[str, ...] = ()
+    """methods whose validation score still rose at the end"""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -133,28 +62,39 @@ class ComparisonResult:
     """The results of a comparison; ``result["fedrep"]`` is the result of one method."""
 
     rounds: int
+    """the largest number of rounds allowed"""
+    folds: int
     seeds: tuple[int, ...]
     protocol: str
     """what :attr:`MethodResult.score` means, in words"""
     score: str
     """the name of the metric that methods are compared by"""
-    target: Real
-    """score for which :attr:`MethodResult.rounds_to_target` and ``bytes_to_target`` are counted"""
+    reason: str
+    """why this metric decides"""
+    target: float | None
+    """validation score for which :attr:`MethodResult.rounds_to_target` and ``bytes_to_target`` are counted"""
     methods: dict[str, MethodResult]
-    """results by label, training alone first"""
+    """results by label: the best alone first, then what it was chosen from, the federated methods, and the ceiling"""
     recommendation: Recommendation
     check: str
-    """a sentence on whether test samples, not used for any choice, confirm the recommendation"""
+    """a sentence on how many sites gain and lose"""
+    sites: tuple[SiteAdvice, ...]
+    """advice for each site at which the score is defined"""
     left_out: dict[str, str]
     """methods that could not be compared, with the reason"""
     data: FederationFacts
     settings: dict[str, Any]
     """nested tables, as in configuration files"""
     machine: Machine
+    cross: CrossSites | None = None
+    quality: tuple[ClassQuality, ...] = ()
+    survival: tuple[SurvivalCurve, ...] = ()
     described: str | None = None
     """hash of the settings file in the same folder: see :func:`description`"""
     command: str = ""
     """the Python call that repeats it, if it was run from Python"""
+    next_step: str = ""
+    """the command that trains what is recommended, if it was run from the command line"""
 
     def __getitem__(self, method: str) -> MethodResult:
         return self.methods[method]
@@ -169,9 +109,9 @@ class ComparisonResult:
         return METRICS.get(self.score) or named_quantity(self.score)
 
     @property
-    def further(self) -> dict[str, type[Quantity]]:
-        """The further metrics, by name."""
-        names = dict.fromkeys(name for method in self.methods.values() for name in method.metrics)
+    def measured(self) -> dict[str, type[Quantity]]:
+        """All metrics, by name: the deciding one first."""
+        names = dict.fromkeys([self.score, *(name for method in self.methods.values() for name in method.metrics)])
         return {name: METRICS.get(name) or named_quantity(name) for name in names}
 
     @property
@@ -182,13 +122,13 @@ class ComparisonResult:
 
     @property
     def alone(self) -> MethodResult:
-        """The result of training alone."""
+        """The best that each site can do alone."""
         return self.methods[ALONE]
 
     @property
     def others(self) -> dict[str, MethodResult]:
-        """All methods but training alone."""
-        return {name: method for name, method in self.methods.items() if name != ALONE}
+        """The federated methods."""
+        return {name: method for name, method in self.methods.items() if method.kind == "federated"}
 
     @property
     def target_given(self) -> bool:
@@ -202,17 +142,16 @@ class ComparisonResult:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values for JSON; the key of a score is the name of its metric, such as ``accuracy``."""
-        table = {"schema": SCHEMA, **to_table(self)}
+        table = {"schema": SCHEMA, **plain(to_table(self))}
         return table | {"methods": _renamed(table["methods"], "score", self.score)}
 
     @classmethod
     def from_json(cls, table: Mapping[str, Any], where: object = "the result") -> ComparisonResult:
         """Rebuild the result from the output of :meth:`to_json`; ``where`` names the source in errors."""
-        if table.get("schema") not in READABLE:
-            allowed = ", ".join(map(str, READABLE))
-            raise UserError(
-                f"{where} is of another version", given=table.get("schema"), allowed=allowed, fix="upgrade manyheads"
-            )
+        if (schema := table.get("schema")) != SCHEMA:
+            old = isinstance(schema, int) and schema < SCHEMA
+            fix = "compare again: manyheads compare DATA --out NEW" if old else "upgrade manyheads"
+            raise UserError(f"{where} is of another version", given=schema, allowed=str(SCHEMA), fix=fix)
         try:
             methods = _renamed(table["methods"], table["score"], "score")
             methods[ALONE]

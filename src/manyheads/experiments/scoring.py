@@ -1,223 +1,239 @@
-"""Compute the results of a comparison from the files of its runs."""
+"""Compute the results of a comparison from what its runs have found."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from manyheads.core.settings import as_dict
-from manyheads.experiments.gains import Counts, Gain, MeanGain, SiteGain
-from manyheads.experiments.results import (
-    ALONE,
-    MethodResult,
-    MetricLevel,
-    Observed,
-    Point,
-    RateTried,
-    Recommendation,
-)
-from manyheads.experiments.study import Split, Study
-from manyheads.experiments.trials import Trial
-from manyheads.experiments.verdicts import LEVEL, Evidence, checked, recommend, verdict
-from manyheads.metrics import spread
-from manyheads.metrics.paired import Estimate, Kind, estimate, overall
+from manyheads.experiments.advice import advised
+from manyheads.experiments.alone import AloneTask, alone_outputs
+from manyheads.experiments.cross import CROSS_SITES, cross_sites
+from manyheads.experiments.curves import Curve
+from manyheads.experiments.details import qualities, survival_curves
+from manyheads.experiments.differences import Scored, differences, level_of, out_of_fold, scored
+from manyheads.experiments.found import Found
+from manyheads.experiments.gains import Counts, MeanGain, SiteAdvice, SiteGain
+from manyheads.experiments.method_result import MethodResult, Observed, Point
+from manyheads.experiments.methods import LOCAL
+from manyheads.experiments.outcomes import OutOfFold
+from manyheads.experiments.quality import ClassQuality, CrossSites, SurvivalCurve
+from manyheads.experiments.results import ALONE, POOLED, Recommendation
+from manyheads.experiments.verdicts import LEVEL, Evidence, checked, gain_of, recommend, verdict
+from manyheads.metrics.discoveries import discoveries
+from manyheads.metrics.paired import Differences, Estimate, Kind, estimate, overall
 
-__all__ = ["Judged", "judged"]
-
-Values = dict[int, np.ndarray]
-"""scores of each client that has samples: [seeds, samples], higher is better"""
+__all__ = ["Answer", "judged"]
 
 
 @dataclass(frozen=True)
-class Judged:
-    """Results of all methods, and the recommendation."""
+class Answer:
+    """Results of all methods, the recommendation, and advice for each site."""
 
-    score: str
-    target: float
+    target: float | None
     methods: dict[str, MethodResult]
     recommendation: Recommendation
     check: str
+    sites: tuple[SiteAdvice, ...]
+    cross: CrossSites | None
+    quality: tuple[ClassQuality, ...]
+    survival: tuple[SurvivalCurve, ...]
 
 
-def judged(
-    study: Study,
-    finals: Mapping[str, Sequence[Trial]],
-    tried: Mapping[str, Sequence[RateTried]],
-    target: float | None,
-) -> Judged:
-    """Score the methods. ``finals``: each method's runs, one per seed; ``tried``: the step sizes tried for it."""
-    metric, sign = study.score, study.sign
-    validation, test = (
-        {name: _values(study, trials, split) for name, trials in finals.items()} for split in ("validation", "test")
+def judged(found: Found) -> Answer:
+    """Score the methods, and draw the conclusions."""
+    names = [ALONE, *found.family, *found.federated, *([POOLED] if found.study.pooled else [])]
+    target = found.validation(ALONE) if found.target is None else found.target
+    predictions = {name: out_of_fold(found.folds, found.outputs(name)) for name in names}
+    scores = {name: scored(found.study.score, each) for name, each in predictions.items()}
+    sites = _Sites(found, scores[ALONE])
+    methods = {name: _result(found, name, predictions[name], scores[name], sites, target) for name in names}
+    picked = scored(found.study.score, out_of_fold(found.folds, found.chosen_outputs())) if found.chosen else None
+    evidence = Evidence(
+        metric=type(found.study.score),
+        chosen=tuple(found.chosen),
+        gain=overall(list(sites.against_alone(picked).values()), sites.kind) if picked else None,
+        methods={name: methods[name] for name in found.federated},
+        rising=tuple(name for name, each in found.tuned.items() if each.rising and name != POOLED),
+        samples=sum(len(own.fold) for own in sites.alone if own is not None),
+        folds=len(found.folds),
+        seeds=len(found.seeds),
     )
-    shares = metric.unit == "%" and all(np.isin(v, (0, 1)).all() for each in test.values() for v in each.values())
-    kind: Kind = "difference" if shares else "measure"
-    curves = {name: _curve(study, trials) for name, trials in finals.items()}
-    target = curves[ALONE][-1].score if target is None else target
-    methods: dict[str, MethodResult] = {}
-    evidence: dict[str, Evidence] = {}
-    for name, trials in finals.items():
-        level = _level(test[name], "share" if shares else "measure", sign)
-        cost, hit = _cost(study, trials), _reached(curves[name], target, sign)
-        methods[name] = MethodResult(
-            algorithm=as_dict(trials[0].algorithm),
-            finetuned=trials[0].finetuned,
-            rate=trials[0].rate,
-            score=level.score,
-            interval=level.interval,
-            per_seed=level.per_seed,
-            worst_decile=level.worst_decile,
-            spread=level.spread,
-            bytes_up=round(cost.up),
-            bytes_down=round(cost.down),
-            bytes=round(cost.up + cost.down),
-            seconds=cost.seconds,
-            rounds_to_target=hit.round if hit else None,
-            bytes_to_target=hit.bytes if hit else None,
-            curve=curves[name],
-            monitors=_monitors(study, trials),
-            metrics={m.name: _metric([study.measured(trial, m) for trial in trials]) for m in study.metrics},
-            rates=tuple(tried[name]),
-        )
-        if name != ALONE:
-            gain, gains = _gains(test, name, study, kind)
-            before = overall(_differences(validation, name), kind)
-            methods[name] = replace(methods[name], gain=gain, gains=gains, validation_gain=_estimated(before))
-            evidence[name] = Evidence(before, methods[name].bytes / 1e6)
-    samples = sum(v.shape[1] for v in validation[ALONE].values())
-    advice = recommend(evidence, type(metric), samples, len(finals[ALONE]))
+    advice = recommend(evidence)
     best = advice.best
-    check = checked(best, methods[best], type(metric), advice.method is not None) if best else ""
-    return Judged(metric.name, target, methods, advice, check)
+    own = {site: estimate(each, sites.kind) for site, each in sites.against_alone(scores[best]).items()} if best else {}
+    return Answer(
+        target=target,
+        methods=methods,
+        recommendation=advice,
+        check=checked(methods[best], type(found.study.score), best) if best else "",
+        sites=advised(found, methods[best], own, advice) if best else (),
+        cross=_cross(found, best),
+        quality=qualities(found.federation, {n: predictions[n][0] for n in (ALONE, best) if n}),
+        survival=survival_curves(found.federation, predictions[best][0] if best else None),
+    )
 
 
-class _Level(NamedTuple):
-    """A method's score on test samples."""
+class _Sites:
+    """The sites' scores alone, to compare methods with."""
 
-    score: float
-    interval: tuple[float, float] | None
-    per_seed: tuple[float, ...]
-    worst_decile: float
-    spread: float
+    def __init__(self, found: Found, alone: Scored) -> None:
+        self.found, self.alone = found, alone
+        spans = [own.span for own in alone if own is not None]
+        self.kind: Kind = "difference" if spans and np.isfinite(spans).all() else "measure"
+
+    def against_alone(self, method: Scored) -> dict[int, Differences]:
+        return differences(method, self.alone, self.found.study.sign)
 
 
 class _Cost(NamedTuple):
-    """Bytes of a whole run over all clients, and its seconds on this machine; means over seeds."""
+    """Means over folds and seeds of what one training needs."""
 
     up: float
     down: float
     seconds: float
+    passes: float
 
 
-def _values(study: Study, trials: Sequence[Trial], split: Split) -> Values:
-    """Return the score of every sample by client, negated for metrics where lower is better."""
-    tried = [study.outcomes(trial, split) for trial in trials]
-    stacked = np.stack([study.sign * outcome.score for outcome in tried])
-    ends = np.cumsum(tried[0].sizes)
-    parts = zip(ends - tried[0].sizes, ends, strict=True)
-    return {client: stacked[:, start:end] for client, (start, end) in enumerate(parts) if end > start}
+def _result(
+    found: Found, name: str, predictions: Sequence[OutOfFold], scores: Scored, sites: _Sites, target: float | None
+) -> MethodResult:
+    metric, sign = found.study.score, found.study.sign
+    level = level_of(metric, predictions)
+    kind: Kind = "share" if sites.kind == "difference" else "measure"
+    own = [each for each in scores if each is not None]
+    measured = {m.name: each for m in found.metrics if (each := level_of(m, predictions))}
+    unknown = float("nan")
+    result = MethodResult(
+        kind="ceiling" if name == POOLED else "federated" if name in found.federated else "alone",
+        title=found.title(name),
+        score=level.mean if level else unknown,
+        interval=_bounded(overall(own, kind), kind) if own else None,
+        per_seed=level.per_seed if level else (),
+        worst_decile=level.worst_decile if level else unknown,
+        spread=level.spread if level else unknown,
+        metrics=measured,
+        validation=found.validation(name) if name != POOLED or name in found.tuned else None,
+    )
+    if name in found.tuned:
+        result = _with_training(found, name, result, target, sign)
+    if name in found.federated or name == POOLED:
+        gain, gains = _gains(sites, scores, found)
+        result = replace(result, gain=gain, gains=gains)
+    return result
 
 
-def _differences(values: Mapping[str, Values], name: str) -> list[np.ndarray]:
-    return [values[name][client] - alone for client, alone in values[ALONE].items()]
-
-
-def _level(values: Values, kind: Kind, sign: int) -> _Level:
-    """Return the mean over clients on test samples, its interval, and its spread over clients."""
-    mean = overall(list(values.values()), kind)
-    per_seed = np.stack([v.mean(axis=1) for v in values.values()]).mean(axis=0)
-    clients = np.array([v.mean() for v in values.values()])
-    facts = spread(clients)
-    low, high = mean.interval(LEVEL)
-    if sign < 0:  # values are the negated metric
-        per_seed, low, high = -per_seed, -high, -low
-        facts |= {k: -facts[k] for k in ("mean", "worst_decile")}
-    if kind == "share":
-        low, high = max(low, 0.0), min(high, 1.0)
-    known = np.isfinite(low) and np.isfinite(high)
-    return _Level(
-        score=facts["mean"],
-        interval=(low, high) if known else None,
-        per_seed=tuple(per_seed.tolist()),
-        worst_decile=facts["worst_decile"],
-        spread=facts["std"],
+def _with_training(found: Found, name: str, result: MethodResult, target: float | None, sign: int) -> MethodResult:
+    """With what was chosen for a method, its learning curve and its cost."""
+    tuned, finals = found.tuned[name], found.finals[name]
+    cost, curve = _cost(found, name), _curve(tuned.curves)
+    hit = next((p for p in curve if target is not None and sign * (p.score - target) >= 0), None)
+    pattern = next((fold[0] for fold in finals if fold[0].rate == tuned.rate), finals[0][0])
+    return replace(
+        result,
+        algorithm={"name": pattern.algorithm.name, **as_dict(pattern.algorithm)},
+        finetuned=pattern.finetuned,
+        rate=tuned.rate,
+        rounds=tuned.rounds,
+        choices=tuned.choices,
+        rising=tuned.rising,
+        passes=cost.passes,
+        bytes_up=round(cost.up),
+        bytes_down=round(cost.down),
+        bytes=round(cost.up + cost.down),
+        seconds=cost.seconds,
+        rounds_to_target=hit.round if hit else None,
+        bytes_to_target=hit.bytes if hit else None,
+        curve=curve,
+        monitors=_monitors(found, name),
+        rates=tuned.rates,
     )
 
 
-def _metric(seeds: Sequence[np.ndarray]) -> MetricLevel:
-    """Average a metric over clients for each seed; clients where it is undefined (NaN) are left out."""
-    means = [
-        float(values[~np.isnan(values)].mean()) if not np.isnan(values).all() else float("nan") for values in seeds
-    ]
-    return MetricLevel(float(np.mean(means)), min(means), max(means), tuple(means))
+def _bounded(estimate: Estimate, kind: Kind) -> tuple[float, float] | None:
+    low, high = estimate.interval(LEVEL)
+    if not (np.isfinite(low) and np.isfinite(high)):
+        return None
+    return (max(low, 0.0), min(high, 1.0)) if kind == "share" else (low, high)
 
 
-def _gains(values: Mapping[str, Values], name: str, study: Study, kind: Kind) -> tuple[MeanGain, tuple[SiteGain, ...]]:
-    """Return the gains over training alone on test samples: the mean over clients, and that of each client."""
+def _gains(sites: _Sites, scores: Scored, found: Found) -> tuple[MeanGain | None, tuple[SiteGain, ...]]:
+    """Return the gains over the best alone: the mean over sites, and that of each site."""
+    own = sites.against_alone(scores)
+    if not own:
+        return None, ()
+    estimates = {site: estimate(each, sites.kind) for site, each in own.items()}
+    real = discoveries(np.array([each.p_value for each in estimates.values()]))
     rows = []
-    for client, alone in values[ALONE].items():
-        found = estimate(values[name][client] - alone, kind)
-        gain = _estimated(found)
+    for (site, each), sure in zip(estimates.items(), real, strict=True):
+        gain, alone, method = gain_of(each), sites.alone[site], scores[site]
+        assert alone is not None
+        assert method is not None
         rows.append(
             SiteGain(
-                client=client,
-                name=study.federation.client_name(client),
-                samples=alone.shape[1],
-                alone=study.sign * float(alone.mean()),
-                score=study.sign * float(values[name][client].mean()),
+                client=site,
+                name=found.federation.client_name(site),
+                samples=own[site].each.shape[1],
+                alone=float(alone.values.mean()),
+                score=float(method.values.mean()),
                 gain=gain.gain,
                 interval=gain.interval,
-                verdict=verdict(found),
+                verdict=verdict(each) if sure else "unclear",
             )
         )
     counts = Counter(row.verdict for row in rows)
-    found = overall(_differences(values, name), kind)
-    mean, clients = _estimated(found), Counts(counts["gains"], counts["loses"], counts["unclear"])
-    return MeanGain(gain=mean.gain, interval=mean.interval, verdict=verdict(found), clients=clients), tuple(rows)
+    mean = overall(list(own.values()), sites.kind)
+    clients = Counts(counts["gains"], counts["loses"], counts["unclear"])
+    gain = gain_of(mean)
+    return MeanGain(gain=gain.gain, interval=gain.interval, verdict=verdict(mean), clients=clients), tuple(rows)
 
 
-def _estimated(found: Estimate) -> Gain:
-    low, high = found.interval(LEVEL)
-    return Gain(gain=found.value, interval=(low, high) if np.isfinite(found.variance) else None)
-
-
-def _cost(study: Study, trials: Sequence[Trial]) -> _Cost:
-    runs = [study.rounds(trial) for trial in trials]
+def _cost(found: Found, name: str) -> _Cost:
+    runs = [found.study.rounds(trial) for fold in found.finals[name] for trial in fold]
     return _Cost(
         up=float(np.mean([sum(at.bytes_up for at in run) for run in runs])),
         down=float(np.mean([sum(at.bytes_down for at in run) for run in runs])),
         seconds=float(np.mean([sum(at.seconds for at in run) for run in runs])),
+        passes=float(np.mean([sum(at.passes for at in run) for run in runs])),
     )
 
 
-def _curve(study: Study, trials: Sequence[Trial]) -> tuple[Point, ...]:
-    """Return the learning curve on validation samples: mean, minimum and maximum over seeds."""
-    points = []
-    for at in zip(*(study.curve(trial) for trial in trials), strict=True):
+def _curve(folds: Sequence[Curve]) -> tuple[Point, ...]:
+    """Return the learning curve on validation samples with the chosen step sizes: mean, minimum, maximum over folds."""
+    made = []
+    for at in zip(*folds, strict=False):  # where training ended early in a fold, its curve does not go on
         scores = [value for p in at if (value := p.score) is not None]
         if scores:
             sent = round(float(np.mean([p.bytes for p in at])))
-            points.append(Point(at[0].round, sent, float(np.mean(scores)), min(scores), max(scores)))
-    return tuple(points)
+            made.append(Point(at[0].round, sent, float(np.mean(scores)), min(scores), max(scores)))
+    return tuple(made)
 
 
-def _monitors(study: Study, trials: Sequence[Trial]) -> dict[str, tuple[Observed, ...]]:
-    """Return each monitored quantity that the method has, over rounds, as means over seeds."""
-    runs = [study.rounds(trial) for trial in trials]
-    found: dict[str, tuple[Observed, ...]] = {}
-    for name in study.training.monitor:
-        values: dict[int, list[float]] = {}
-        for at in (at for run in runs for at in run if name in at.monitors):
-            values.setdefault(at.round, []).append(at.monitors[name])
-        if values:
-            found[name] = tuple(Observed(r, float(np.mean(seeds))) for r, seeds in values.items())
-    return found
+def _monitors(found: Found, name: str) -> dict[str, tuple[Observed, ...]]:
+    """Return each monitored quantity that the method has, over the rounds of one final run."""
+    rounds = found.study.rounds(found.finals[name][0][0])
+    names = dict.fromkeys(key for at in rounds for key in at.monitors)
+    return {key: tuple(Observed(at.round, at.monitors[key]) for at in rounds if key in at.monitors) for key in names}
 
 
-def _reached(curve: Sequence[Point], target: float, sign: int) -> Point | None:
-    """Return the first point of the curve that reaches the target; None if there is none."""
-    return next((p for p in curve if sign * (p.score - target) >= 0), None)
+def _cross(found: Found, best: str | None) -> CrossSites | None:
+    """Return whose model works at whose site; None if there are many sites."""
+    sites = len(found.federation)
+    if sites > CROSS_SITES:
+        return None
+    models = []
+    for fold, chosen in enumerate(found.alone_chosen):
+        everywhere = {
+            name: found.study.run(found.finals[LOCAL][fold][0]).everywhere(found.folds[fold].final)
+            if name == LOCAL
+            else alone_outputs(found.study, AloneTask(name, fold)).cross
+            for name in set(chosen)
+        }
+        rows = [everywhere[chosen[site]] for site in range(sites)]
+        models.append(np.stack([row[site] for site, row in enumerate(rows) if row is not None]))
+    federated = (best, found.outputs(best)[0]) if best else None
+    return cross_sites(found.study.score, found.folds, models, federated)

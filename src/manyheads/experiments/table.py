@@ -7,36 +7,73 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from manyheads.core.quantities import Quantity
+from manyheads.experiments.gains import Gain
 
 if TYPE_CHECKING:
     from manyheads.experiments.results import ComparisonResult
 
-__all__ = ["aligned", "difference", "difference_unit", "table_of"]
+__all__ = ["aligned", "difference", "difference_unit", "number", "sites_table", "table_of"]
+
+
+BESIDE = ("accuracy", "balanced_accuracy", "auc", "mae", "r2")
+"""metrics shown beside the deciding one, where there are any"""
 
 
 def table_of(result: ComparisonResult) -> tuple[list[str], list[list[str]]]:
     """Return the column headings, and a row for each method, best first."""
     metric = result.metric
-    further = result.further
-    head = ["method", metric.title, "95 % interval", "worst tenth", *(each.title for each in further.values())]
-    head += ["sites gain / lose / unclear", "MB", "step size"]
+    asked = result.settings.get("comparison", {}).get("metrics", ())
+    beside = {n: m for n, m in result.measured.items() if n != result.score and n in (*BESIDE, *asked)}
+    head = ["method", metric.title, "95 % interval", *(each.title for each in beside.values()), "gain over alone"]
+    head += ["sites gain / lose / unclear", "rounds", "passes", "MB"]
     rows = []
     for name in result.ranked:
         method = result[name]
         counts = method.gain.clients if method.gain else None
+        levels = [method.metrics.get(key) for key in beside]
         rows.append(
             [
                 name,
                 number(metric, method.score),
                 " to ".join(number(metric, end) for end in method.interval) if method.interval else "",
-                number(metric, method.worst_decile),
-                *(number(each, method.metrics[key].mean) for key, each in further.items()),
+                *(number(q, each.mean) if each else "" for q, each in zip(beside.values(), levels, strict=True)),
+                _gain(metric, method.gain),
                 f"{counts.gains} / {counts.loses} / {counts.unclear}" if counts else "",
-                f"{method.bytes / 1e6:.1f}",
-                "" if method.rate is None else f"{method.rate:g}",
+                f"{method.rounds}" if method.rounds else "",
+                f"{method.passes:.0f}" if method.passes else "",
+                f"{method.bytes / 1e6:.1f}" if method.bytes else "",
             ]
         )
     return head, rows
+
+
+def sites_table(result: ComparisonResult) -> tuple[list[str], list[list[str]]]:
+    """Return the column headings, and a row with the advice for each site."""
+    metric, best = result.metric, result.recommendation.best
+    head = ["site", "samples", f"{metric.title} alone", "alone with", f"with {best}", "gain", "95 % interval", "use"]
+    rows = []
+    for site in result.sites:
+        ends = [difference(metric, end) for end in site.interval] if site.interval else []
+        rows.append(
+            [
+                site.name,
+                str(site.samples),
+                number(metric, site.alone),
+                site.alone_model,
+                number(metric, site.federated),
+                "" if math.isnan(site.gain) else difference(metric, site.gain),
+                " to ".join(ends),
+                site.method,
+            ]
+        )
+    return head, rows
+
+
+def _gain(metric: type[Quantity], gain: Gain | None) -> str:
+    if gain is None:
+        return ""
+    ends = [difference(metric, end) for end in gain.interval] if gain.interval else []
+    return difference(metric, gain.gain) + (f" ({' to '.join(ends)})" if ends else "")
 
 
 def aligned(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

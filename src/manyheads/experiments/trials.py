@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
 from manyheads.core.contract import Algorithm
 from manyheads.core.plain import to_json
@@ -13,24 +14,30 @@ from manyheads.experiments.methods import TUNED
 from manyheads.run import Training
 from manyheads.run.config_file import RunConfig
 
-__all__ = ["Trial"]
+__all__ = ["Stage", "Trial"]
 
+Stage = Literal["tuning", "final"]
 DIGITS = 8
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One run, and which of its models are scored; ``NAME`` and ``NAME+ft`` are trials of the same run."""
+    """One run, and which of its models are scored; ``NAME`` and ``NAME+ft`` may be trials of the same run."""
 
     method: str
     """the method's label"""
     algorithm: Algorithm
     """the algorithm with this trial's step size"""
     training: Training
-    """the training settings with this trial's seed"""
+    """the training settings with this trial's seed and number of rounds (at most, when tuning)"""
     rate: float | None
     finetuned: bool
     """whether the models are scored after fine-tuning"""
+    fold: int
+    stage: Stage
+    """training to choose step size and number of rounds, or final training with these"""
+    pooled: bool
+    """whether the run has the data of all sites together"""
     config: RunConfig = field(repr=False, compare=False)
     """the run's configuration as saved in its folder"""
 
@@ -42,14 +49,12 @@ class Trial:
     def folder(self) -> str:
         """Name of the run's folder: readable, with a hash of all settings that a resume must not change."""
         settings = to_json(self.config.fixed, sort_keys=True)
-        return f"{self.old_folder}-{fingerprint(settings.encode())[:DIGITS]}"
-
-    @property
-    def old_folder(self) -> str:
-        """Name of the folder in earlier versions, without the hash."""
         name = self.algorithm.name + (TUNED if self.training.finetune.scope != "none" else "")
+        name = f"fold{self.fold}-{'pooled-' if self.pooled else ''}{name}"
         rate = "" if self.rate is None else f"-lr{self.rate:g}"
-        return re.sub(r"[^\w.+-]", "_", f"{name}{rate}-s{self.seed}")
+        rounds = f"-r{self.training.rounds}" if self.stage == "final" else "-tuning"
+        readable = re.sub(r"[^\w.+-]", "_", f"{name}{rate}{rounds}-s{self.seed}")
+        return f"{readable}-{fingerprint(settings.encode())[:DIGITS]}"
 
     @property
     def models(self) -> str:
@@ -58,4 +63,4 @@ class Trial:
 
     def __str__(self) -> str:
         rate = "" if self.rate is None else f", step size {self.rate:g}"
-        return f"{self.method}{rate}, seed {self.seed}"
+        return f"{self.method}{rate}, fold {self.fold + 1}, seed {self.seed}"

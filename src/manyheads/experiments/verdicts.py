@@ -2,93 +2,142 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from manyheads.core.quantities import Quantity
-from manyheads.experiments.gains import Verdict
-from manyheads.experiments.results import MethodResult, Recommendation
+from manyheads.experiments.gains import Gain, Verdict
+from manyheads.experiments.method_result import MethodResult
+from manyheads.experiments.results import Recommendation
 from manyheads.experiments.table import difference, difference_unit
 from manyheads.metrics.paired import Estimate
 
-__all__ = ["LEVEL", "Evidence", "checked", "recommend", "verdict"]
+__all__ = ["LEVEL", "Evidence", "checked", "gain_of", "recommend", "verdict"]
 
 LEVEL = 0.95
 NAMED = 5
 """largest number of sites that a sentence lists by name"""
-KINDS: dict[Verdict, str] = {"gains": "gain", "loses": "lose", "unclear": "cannot be told apart"}
+KINDS: dict[Verdict, str] = {"gains": "gain", "loses": "lose", "unclear": "have too few test samples to tell"}
 
 
-class Evidence(NamedTuple):
-    """A method's gain over training alone on validation samples, and the megabytes it sends."""
+@dataclass(frozen=True)
+class Evidence:
+    """What the recommendation rests on."""
 
-    gain: Estimate
-    megabytes: float
+    metric: type[Quantity]
+    chosen: tuple[str, ...]
+    """the method that validation samples favour in each fold"""
+    gain: Estimate | None
+    """the mean gain of these over the best alone, on the test samples of each fold"""
+    methods: Mapping[str, MethodResult]
+    """the federated methods"""
+    rising: tuple[str, ...]
+    """methods whose validation score still rose at the end"""
+    samples: int
+    folds: int
+    seeds: int
+
+    @property
+    def best(self) -> str:
+        """The method chosen in most folds; of several such, the one with the best mean validation score."""
+        count, sign = Counter(self.chosen), -1 if self.metric.higher_is_better is False else 1
+        return max(count, key=lambda name: (count[name], sign * (self.methods[name].validation or 0.0)))
+
+    @property
+    def rests_on(self) -> str:
+        """What the numbers come from, in words."""
+        where = f"{self.samples} test samples" + (f" in {self.folds} folds" if self.folds > 1 else "")
+        return f"{where}, {self.seeds} {'seeds' if self.seeds > 1 else 'seed'}"
 
 
-def verdict(estimate: Estimate) -> Verdict:
-    """Return whether a gain is significantly positive or negative at a level of 95 %."""
-    low, high = estimate.interval(LEVEL)
+def gain_of(found: Estimate) -> Gain:
+    """A gain with its interval."""
+    low, high = found.interval(LEVEL)
+    known = abs(low) < float("inf") and abs(high) < float("inf")
+    return Gain(gain=found.value, interval=(low, high) if known else None)
+
+
+def verdict(found: Estimate) -> Verdict:
+    """Whether a gain is significantly positive or negative at a level of 95 %."""
+    low, high = found.interval(LEVEL)
     return "gains" if low > 0 else "loses" if high < 0 else "unclear"
 
 
-def recommend(found: Mapping[str, Evidence], metric: type[Quantity], samples: int, seeds: int) -> Recommendation:
-    """Recommend a method by validation samples alone, so that test samples remain an independent check.
+def recommend(evidence: Evidence) -> Recommendation:
+    """Recommend the method that validation samples favour if, on test samples, that choice gains over the best alone.
 
-    Selecting the best of many overestimates its gain: intervals are widened for the number of methods (Bonferroni).
+    In each fold the choice is made without its test samples, so there is no further correction for the number of
+    methods. Nothing is recommended while a validation score still rises: more training could change the order.
     """
-    if not found:
+    if evidence.gain is None or not evidence.chosen:
         return Recommendation(None, None, "none", (), "Nothing to compare.")
-    level = 1 - (1 - LEVEL) / len(found)
-    unit = difference_unit(metric)
-    best = max(found, key=lambda name: found[name].gain.value)
-    low, high = found[best].gain.interval(level)
-    amount = f"{difference(metric, found[best].gain.value)} {unit}"
-    repeated = f"{seeds} seeds" if seeds > 1 else "one seed, so the luck of training is not in it"
-    rests = (
-        f"95 % interval {difference(metric, low)} to {difference(metric, high)}, widened for {len(found)} methods; "
-        f"{samples} validation samples, {repeated}"
-    )
-    if low > 0:
-        others = [n for n in found if n != best and found[n].gain.value >= low and found[n].gain.interval(level)[0] > 0]
-        others.sort(key=lambda name: -found[name].gain.value)
-        text = f"Federate, with {best}: on average a site gains {amount} over training alone ({rests})."
-        if others:
-            text += f" As good within the uncertainty: {', '.join(others)}."
-            cheapest = min([best, *others], key=lambda name: found[name].megabytes)
-            if found[cheapest].megabytes < 0.9 * found[best].megabytes:
-                share = found[cheapest].megabytes / found[best].megabytes
-                text += f" Of these, {cheapest} sends least: {share:.0%} of what {best} does."
-        return Recommendation(best, best, "enough", tuple(others), text)
-    if high < 0:
+    best, gain = evidence.best, gain_of(evidence.gain)
+    about = f"{difference(evidence.metric, gain.gain)} {difference_unit(evidence.metric)}"
+    if gain.interval:
+        low, high = (difference(evidence.metric, end) for end in gain.interval)
+        about += f" (95 % interval {low} to {high}; {evidence.rests_on})"
+    found = verdict(evidence.gain)
+    if evidence.rising:
         text = (
-            f"Do not federate: training alone is better than every method. The best, {best}, loses {amount} ({rests})."
+            f"Training was too short to answer: the validation score of {', '.join(evidence.rising)} still rose in the "
+            f"last rounds. Compare again with more: --rounds. So far {best}, which validation samples favour, differs "
+            f"from the best that the sites can do alone by {about}."
         )
-        return Recommendation(None, best, "enough", (), text)
+        return Recommendation(None, best, "too short", (), text, gain, evidence.chosen, evidence.rising)
+    if found == "gains":
+        others = _as_good(evidence, best, gain)
+        text = f"Federate, with {best}: a site gains on average {about} over the best that it can do alone."
+        text += _agreement(evidence, best) + _alternatives(evidence, best, others)
+        return Recommendation(best, best, "enough", others, text, gain, evidence.chosen)
+    if found == "loses":
+        text = f"Do not federate: the sites are better off alone. The best method, {best}, differs by {about}."
+        return Recommendation(None, best, "enough", (), text, gain, evidence.chosen)
     text = (
-        f"Not enough evidence that federating helps or hurts: the best method, {best}, differs from training alone by {amount} "
-        f"({rests}). More samples, more seeds or more rounds may decide it; until then training alone sends nothing."
+        f"Not enough evidence that federating helps or hurts: {best}, which validation samples favour, differs from the "
+        f"best that the sites can do alone by {about}. Until more samples or seeds decide it, training alone sends nothing."
     )
-    return Recommendation(None, best, "not enough", (), text)
+    return Recommendation(None, best, "not enough", (), text, gain, evidence.chosen)
 
 
-def checked(name: str, method: MethodResult, metric: type[Quantity], recommended: bool) -> str:
-    """Return sentences on a method's gain on test samples, which were not used for any choice: mean and per site."""
-    gain = method.gain
-    if gain is None:  # training alone
+def _agreement(evidence: Evidence, best: str) -> str:
+    """How often the folds chose the same method, if they did not all."""
+    count = Counter(evidence.chosen)
+    if len(count) == 1:
         return ""
-    low, high = gain.interval or (float("-inf"), float("inf"))
-    unit = difference_unit(metric)
-    text = (
-        f"On test samples, {name} differs from training alone by {difference(metric, gain.gain)} {unit} "
-        f"(95 % interval {difference(metric, low)} to {difference(metric, high)})."
-    )
+    told = ", ".join(f"{name} in {times}" for name, times in count.most_common())
+    return f" The gain is that of choosing by validation samples in each fold: {told} of {evidence.folds}."
+
+
+def _as_good(evidence: Evidence, best: str, gain: Gain) -> tuple[str, ...]:
+    """Methods that gain too, and no less than the choice does at least."""
+    least = gain.interval[0] if gain.interval else gain.gain
+    own = {name: method.gain for name, method in evidence.methods.items() if name != best and method.gain}
+    good = [name for name, each in own.items() if each.verdict == "gains" and each.gain >= least]
+    return tuple(sorted(good, key=lambda name: -own[name].gain))
+
+
+def _alternatives(evidence: Evidence, best: str, others: tuple[str, ...]) -> str:
+    if not others:
+        return ""
+    text = f" As good within the uncertainty: {', '.join(others)}."
+    sent = {name: evidence.methods[name].bytes for name in (best, *others)}
+    cheapest = min(sent, key=lambda name: sent[name])
+    if sent[cheapest] < 0.9 * sent[best]:
+        text += f" Of these, {cheapest} sends least: {sent[cheapest] / sent[best]:.0%} of what {best} does."
+    return text
+
+
+def checked(method: MethodResult, metric: type[Quantity], name: str) -> str:
+    """A sentence on how many sites gain and lose with a method."""
+    if method.gain is None:
+        return ""
+    parts = []
     for kind, words in KINDS.items():
         names = [row.name for row in method.gains if row.verdict == kind]
         listed = f" ({', '.join(names)})" if 0 < len(names) <= NAMED and kind != "unclear" else ""
-        text += f" {len(names)} of {len(method.gains)} sites {words}{listed}{'.' if kind == 'unclear' else ';'}"
-    if gain.clients.loses and gain.clients.gains:
+        parts.append(f"{len(names)} of {len(method.gains)} sites {words}{listed}")
+    text = f"With {name}, {'; '.join(parts)}."
+    if method.gain.clients.loses and method.gain.clients.gains:
         text += " Sites that lose are better off with a model of their own."
-    if recommended and gain.verdict != "gains":
-        text += " So the test samples do not confirm the recommendation: take it with caution."
     return text

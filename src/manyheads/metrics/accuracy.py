@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from manyheads.metrics.metric import METRICS, Predictions, SampleMetric
+from manyheads.metrics.metric import METRICS, SampleMetric
+from manyheads.metrics.predictions import Predictions
 
 __all__ = ["Accuracy"]
 
@@ -19,6 +20,7 @@ class Accuracy(SampleMetric):
     unit = "%"
     higher_is_better = True
     needs_classes = True
+    span = 1.0
 
     def each(self, predictions: Predictions) -> np.ndarray:
         return (predictions.predicted == predictions.labels).astype(float)

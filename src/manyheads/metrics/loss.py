@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from manyheads.metrics.metric import METRICS, Predictions, SampleMetric
+from manyheads.metrics.metric import METRICS, SampleMetric
+from manyheads.metrics.predictions import Predictions
 
 __all__ = ["Loss"]
 

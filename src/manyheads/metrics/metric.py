@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -14,50 +12,10 @@ from manyheads.core.errors import UserError
 from manyheads.core.quantities import Quantity, quantity_check
 from manyheads.core.registry import Registry
 from manyheads.core.tasks import Task
+from manyheads.metrics.contributions import Contributions, jackknife
+from manyheads.metrics.predictions import Predictions
 
-__all__ = ["METRICS", "Measured", "Metric", "Predictions", "SampleMetric", "metrics_for"]
-
-
-@dataclass(frozen=True)
-class Predictions:
-    """The outputs of models for the samples of some clients, client after client.
-
-    >>> two = Predictions(np.eye(3), np.array([0, 1, 1]), np.zeros(3), np.array([1, 2]))
-    >>> len(two), two.predicted.tolist(), two.client(1).labels.tolist()
-    (2, [0, 1, 2], [1, 1])
-    """
-
-    outputs: np.ndarray
-    """outputs of the models, [samples, outputs]"""
-    labels: np.ndarray
-    losses: np.ndarray
-    """the loss of every sample, as the task reports it, [samples]"""
-    sizes: np.ndarray
-    """number of samples of each client"""
-
-    def __len__(self) -> int:
-        """The number of clients."""
-        return len(self.sizes)
-
-    def client(self, index: int) -> Predictions:
-        """The predictions for the samples of one client."""
-        rows = slice(int(self._offsets[index]), int(self._offsets[index + 1]))
-        return Predictions(self.outputs[rows], self.labels[rows], self.losses[rows], self.sizes[index : index + 1])
-
-    @cached_property
-    def _offsets(self) -> np.ndarray:
-        return np.concatenate([[0], np.cumsum(self.sizes)])
-
-    @property
-    def predicted(self) -> np.ndarray:
-        """For each sample, the class of the largest output."""
-        return self.outputs.argmax(axis=1)
-
-    @property
-    def probabilities(self) -> np.ndarray:
-        """The softmax of the outputs."""
-        power = np.exp(self.outputs - self.outputs.max(axis=1, keepdims=True))
-        return power / power.sum(axis=1, keepdims=True)
+__all__ = ["METRICS", "ClosedFormMetric", "Measured", "Metric", "SampleMetric", "metrics_for"]
 
 
 class Measured(NamedTuple):
@@ -91,9 +49,20 @@ class Metric(Quantity, ABC):
                 values[index] = np.nan if value is None else value
         return Measured(values, defined)
 
+    def contributions(self, own: Predictions, fold: np.ndarray) -> Contributions | None:
+        """How much each sample of one client contributes to its value; None where the value is not defined.
+
+        ``own`` are finite predictions, each by a model that was not trained on the sample, and ``fold`` says by which
+        of several models; outputs of different models need not be comparable.
+        """
+        return jackknife(self.of_client, own, fold)
+
 
 class SampleMetric(Metric):
     """A metric that is a mean over a client's samples; computed for all clients at once."""
+
+    span: ClassVar[float] = np.nan
+    """width of the range of a sample's value; NaN if it is not bounded"""
 
     @abstractmethod
     def each(self, predictions: Predictions) -> np.ndarray:
@@ -111,16 +80,32 @@ class SampleMetric(Metric):
         defined = predictions.sizes > 0
         return Measured(self.sums(predictions) / np.where(defined, predictions.sizes, np.nan), defined)
 
+    def contributions(self, own: Predictions, fold: np.ndarray) -> Contributions | None:
+        return Contributions.of_mean(self.each(own), self.span)
+
+
+class ClosedFormMetric(Metric):
+    """A metric that is computed with its samples' contributions, for which there is a formula."""
+
+    @abstractmethod
+    def contributions(self, own: Predictions, fold: np.ndarray) -> Contributions | None: ...
+
+    def of_client(self, predictions: Predictions) -> float | None:
+        found = self.contributions(predictions, np.zeros(len(predictions.labels), int))
+        return None if found is None else found.value
+
 
 METRICS: Registry[type[Metric]] = Registry("metric", quantity_check(Metric, "of_client"))
 
 
-def metrics_for(task: Task, names: Iterable[str] = ()) -> list[Metric]:
-    """The metrics of a task and those in ``names``, without duplicates; an error if one is not for the task."""
+def metrics_for(task: Task, names: Iterable[str] = (), further: bool = True) -> list[Metric]:
+    """The metrics of a task and those in ``names``, without duplicates; an error if one of these is not for the task."""
     found: dict[str, Metric] = {}
-    for name in (*task.metrics, *names):
+    own = (*task.metrics, *(task.further if further else ()))
+    for name in (*own, *names):
         metric = METRICS.find(name, where="metric")
-        if (metric.tasks and task.name not in metric.tasks) or (metric.needs_classes and not task.classes):
+        unfit = (metric.tasks and task.name not in metric.tasks) or (metric.needs_classes and not task.classes)
+        if unfit and name not in own:
             allowed = ", ".join(metric.tasks) or "tasks with classes"
             raise UserError(f"{metric.name} is not for {task.name}", where="metric", given=name, allowed=allowed)
         found.setdefault(metric.name, metric())

@@ -1,98 +1,144 @@
 """Confidence intervals of a score, and of a difference between two models evaluated on the same samples.
 
-Values have the shape [seeds, samples], and both samples and seeds are random: as in the two-way analysis of variance,
-the variance of the mean is that over samples (of means over seeds) plus that over seeds (of means over samples), minus
-the residual that both contain.
+A sample is a test sample of one fold; each (fold, seed) is a run, a training of its own, which may shift everything that
+is evaluated with it. ``docs/statistics.md`` explains the interval and shows how often it covers the truth.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import NormalDist
-from typing import Literal, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Estimate", "Kind", "estimate", "overall"]
+from manyheads.metrics.differences import Differences, Kind, run_deviations, sampling
 
-Kind = Literal["share", "difference", "measure"]
-"""what the values are: outcomes 0 or 1, differences of two such outcomes, or any numbers"""
-_ADDED: dict[Kind, tuple[tuple[float, float], ...]] = {
-    "share": ((1, 2), (0, 2)),  # Agresti and Coull 1998
-    "difference": ((1, 0.5), (-1, 0.5), (0, 1)),  # Agresti and Min 2005
-    "measure": (),
-}
-"""(value, how often): pseudo-samples added for the interval, which a few equal samples would otherwise make empty"""
+__all__ = ["Differences", "Estimate", "Kind", "Part", "estimate", "overall"]
+
+REUSED: dict[Kind, float] = {"share": 1.5, "difference": 1.25, "measure": 1.5}
+"""in cross-validation, by how much the variance over samples is larger because test samples train the other folds"""
+LEAST_P = 1e-12
 
 
-class Estimate(NamedTuple):
-    """A mean, the variance of its error, and the center of its confidence interval."""
+class Part(NamedTuple):
+    """A part of an estimate's variance, and the degrees of freedom with which it is known."""
+
+    variance: float
+    freedom: float
+
+    def square(self, p: float) -> float:
+        """The square of the half-width of an interval of level 1 - p, if this were the only part."""
+        if not self.variance:
+            return 0.0
+        from scipy.special import stdtrit  # slow to import
+
+        return float(stdtrit(self.freedom, p / 2)) ** 2 * self.variance
+
+
+NOTHING = Part(0.0, np.inf)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A level or difference, with the parts of its variance; squares of half-widths of independent parts add up.
+
+    Test samples vary; runs vary too, by at least as much as their part of the variance over samples says.
+    """
 
     value: float
-    variance: float
-    center: float
+    common: Part
+    """variance over test samples that all runs share"""
+    noise: Part
+    """variance over test samples that differs between runs"""
+    runs: Part
+    """variance between runs: over folds; over seeds if there is one fold; over sites if there is one run"""
+    by_seed: float
+    """the part of ``runs`` that more seeds would make smaller"""
+    seeds: int
+    folds: int
+    near: float = np.nan
+    """of a share: the value with pseudo-samples, never 0 or 1"""
+
+    @property
+    def runs_known(self) -> bool:
+        """Whether there was more than one run; else a shift of the only one is not in the interval."""
+        return self.seeds * self.folds > 1
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        half = NormalDist().inv_cdf((1 + level) / 2) * self.variance**0.5
-        return self.center - half, self.center + half
+        """The confidence interval; of a share that of Wilson 1927, for as many samples as give this variance."""
+        p = 1 - level
+        square = self.common.square(p) + max(self.noise.square(p), self.runs.square(p))
+        center, scale = self.value, 1.0
+        if not np.isnan(self.near):
+            ratio = square / (self.near * (1 - self.near))
+            scale = 1 + ratio
+            center = (self.value + ratio / 2) / scale
+            square = ratio * self.value * (1 - self.value) + ratio**2 / 4
+        half = square**0.5 / scale
+        return center - half, center + half
+
+    @cached_property
+    def p_value(self) -> float:
+        """The smallest p for which the interval of level 1 - p excludes 0."""
+        known, excluded = LEAST_P, 1.0
+        while excluded / known > 1 + 1e-6:
+            p = (known * excluded) ** 0.5
+            low, high = self.interval(1 - p)
+            known, excluded = (known, p) if low > 0 or high < 0 else (p, excluded)
+        return excluded
 
 
-def estimate(values: np.ndarray, kind: Kind) -> Estimate:
-    """An estimate of the mean of one client's values, [seeds, samples].
+def estimate(site: Differences, kind: Kind) -> Estimate:
+    """An estimate of one site's level or difference.
 
-    >>> low, high = estimate(np.array([[1, 1, 1]]), "difference").interval()
+    >>> each, zeros = np.ones((1, 3)), np.zeros(3, int)
+    >>> low, high = estimate(Differences(each.mean(axis=1), each, zeros, zeros, span=1), "difference").interval()
     >>> low < 0.3
     True
     """
+    return overall([site], kind)
+
+
+def overall(sites: Sequence[Differences], kind: Kind) -> Estimate:
+    """An estimate of the mean over sites; samples differ between sites, runs are common to all."""
+    count, seeds = len(sites), len(sites[0].values)
+    dealt = 1 + max(int(site.fold.max(initial=0)) for site in sites)
+    sampled = [sampling(site, kind, count) for site in sites]
+    variances, freedom = (np.concatenate(parts) for parts in zip(*(s[:2] for s in sampled), strict=True))
+    samples = _sum(variances, freedom, count)
+    runs = np.stack([run_deviations(site, dealt) for site in sites])  # [sites, seeds, folds]
+    runs = np.nan_to_num(runs[:, :, ~np.isnan(runs).all(axis=(0, 1))]).mean(axis=0)
+    folds = runs.shape[1]
+    by_seed = float(runs.var(axis=0, ddof=1).mean()) / runs.size if seeds > 1 and folds else 0.0
+    between, differing = NOTHING, 0.0
+    if folds > 1:
+        between, differing = Part(float(runs.mean(axis=0).var(ddof=1)) / folds, folds - 1), 1.0
+    elif seeds > 1:
+        between = Part(by_seed, seeds - 1)
+        residual = sum(s.residual for s in sampled) / count**2
+        differing = min(residual / samples.variance, 1.0) if samples.variance else 0.0
+    elif count > 1 and kind != "share":
+        between = Part(float(np.var([site.values[0] for site in sites], ddof=1)) / count, count - 1)
+        differing = 1.0
+    value = float(np.mean([site.values.mean() for site in sites]))
+    variance = samples.variance * (REUSED[kind] if dealt > 1 else 1.0)
     return Estimate(
-        float(values.mean()),
-        _over_samples(values, kind) + _over_seeds([values]),
-        _moments(values, kind, 1.0)[1],
+        value=value,
+        common=Part((1 - differing) * variance if differing < 1 else 0.0, samples.freedom),
+        noise=Part(differing * variance if differing else 0.0, samples.freedom),
+        runs=between,
+        by_seed=by_seed,
+        seeds=seeds,
+        folds=folds,
+        near=value + sum(s.shift for s in sampled) / count if kind == "share" else np.nan,
     )
 
 
-def overall(clients: Sequence[np.ndarray], kind: Kind) -> Estimate:
-    """An estimate of the mean over clients of their means; samples differ between clients, seeds are common to all."""
-    per_seed = np.stack([values.mean(axis=1) for values in clients]).mean(axis=0)
-    added = 1 / len(clients)  # the pseudo-samples of a single client are divided among all clients
-    variance = sum(_over_samples(values, kind, added) for values in clients) / len(clients) ** 2
-    return Estimate(float(per_seed.mean()), variance + _over_seeds(clients), float(per_seed.mean()))
-
-
-def _moments(values: np.ndarray, kind: Kind, added: float) -> tuple[float, float, float]:
-    """Number, mean and mean square of the samples, including the pseudo-samples."""
-    count = values.shape[1] + added * sum(n for _, n in _ADDED[kind])
-    each = values.mean(axis=0)
-    sums = (float((each**p).sum()) + added * sum(v**p * n for v, n in _ADDED[kind]) for p in (1, 2))
-    mean, square = (total / count for total in sums)
-    return count, mean, square
-
-
-def _over_samples(values: np.ndarray, kind: Kind, added: float = 1.0) -> float:
-    count, mean, square = _moments(values, kind, added)
-    spread = max(square - mean**2, 0.0)
-    if kind != "measure":
-        return spread / count
-    if count < 2:
-        return np.inf
-    from scipy.special import stdtrit  # slow to import
-
-    few = float(stdtrit(count - 1, 0.975)) / NormalDist().inv_cdf(0.975)  # widens the interval to Student's t
-    return few**2 * spread / (count - 1)
-
-
-def _over_seeds(clients: Sequence[np.ndarray]) -> float:
-    """The variance over seeds of the mean over clients, minus the part that samples explain."""
-    seeds = len(clients[0])
-    if seeds < 2:
-        return 0.0
-    means = np.stack([values.mean(axis=1) for values in clients]).mean(axis=0)
-    shared = sum(_residual(values) / values.shape[1] for values in clients) / len(clients) ** 2
-    return max(float(means.var(ddof=1)) - shared, 0.0) / seeds
-
-
-def _residual(values: np.ndarray) -> float:
-    """The mean square of the residual: what neither the seed nor the sample explains."""
-    seeds, samples = values.shape
-    rest = values - values.mean(axis=0) - values.mean(axis=1, keepdims=True) + values.mean()
-    return float((rest**2).sum()) / max((seeds - 1) * (samples - 1), 1)
+def _sum(variances: np.ndarray, freedom: np.ndarray, count: int) -> Part:
+    """The variance of a mean over sites, with the degrees of freedom of Satterthwaite 1946."""
+    total = float(variances.sum())
+    if not 0 < total < np.inf:
+        return Part(total, 1.0)
+    return Part(total / count**2, total**2 / float((variances**2 / freedom).sum()))

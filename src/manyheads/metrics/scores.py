@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from manyheads.metrics.metric import Measured, Metric, Predictions
+from manyheads.metrics.metric import Measured, Metric
+from manyheads.metrics.predictions import Predictions
 
 __all__ = ["Scores"]
 

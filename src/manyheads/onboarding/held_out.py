@@ -24,7 +24,7 @@ def seen_by(run: Run, site: NewSite, y: np.ndarray, encoding: Encoding) -> np.nd
 def split(
     y: np.ndarray, encoding: Encoding, fraction: float, seed: int, seen: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Training rows and held-out rows, stratified by label; no row that the run has ``seen`` is held out.
+    """Training rows and held-out rows, stratified by label (or event); no row that the run has ``seen`` is held out.
 
     Rows are laid out label by label, in random order within each, and picked at even distances.
     """
@@ -42,7 +42,8 @@ def split(
         )
     rng = generator(seed, Purpose.SPLIT)
     count = min(max(round(fraction * rows), 1), rows - 1, len(unseen))
-    labels = y if task_named(encoding.task).classes else np.zeros(rows)
+    strata = task_named(encoding.task).strata(y)
+    labels = np.zeros(rows) if strata is None else strata
     order = unseen[np.lexsort((rng.random(len(unseen)), labels[unseen]))]
     picked = np.diff((int(rng.integers(len(unseen))) + np.arange(len(unseen) + 1) * count) // len(unseen)) > 0
     held_out = np.sort(order[picked])

@@ -27,6 +27,7 @@ from manyheads.core.files import sync_directory
 from manyheads.core.machine import machine_facts
 from manyheads.core.sealed import read_json, write_json
 from manyheads.core.settings import as_dict
+from manyheads.core.tasks import Survival
 from manyheads.data import Encoding, Samples
 from manyheads.engines.client_data import ClientData
 from manyheads.onboarding.export import FORMATS, available, export
@@ -56,7 +57,7 @@ def save_personal(
     check_place(out)
     module, config = _module(personal), personal.run.directory.config().table
     weights = {k: v.detach().cpu().contiguous().clone() for k, v in module.state_dict().items()}
-    examples = as_inputs(personal.held_out, personal.encoding)
+    examples = as_inputs(personal.examples, personal.encoding)
     with _new_folder(out) as folder:
         save_file(weights, folder / WEIGHTS)
         made: dict[str, float] = {}
@@ -77,7 +78,7 @@ def save_personal(
             "labels": list(personal.encoding.labels),
             "model": _portable(config["model"], weights),
             "input": _input(personal.encoding, examples),
-            "output": "logits of the labels" if personal.encoding.labels else "values, (target - mean) / deviation",
+            "output": _output(personal.encoding),
             "encoding": as_dict(personal.encoding),
             "run": {
                 "path": str(personal.run.directory.path),
@@ -137,6 +138,13 @@ def _portable(model: dict[str, Any], weights: dict[str, Tensor]) -> dict[str, An
         return model
     size, dimension = weights["embedding.weight"].shape
     return model | {"vectors": "", "words": "", "vocabulary_size": size, "dimension": dimension}
+
+
+def _output(encoding: Encoding) -> str:
+    """What an export gives."""
+    if encoding.task == Survival.name:
+        return "log risk"
+    return "logits of the labels" if encoding.labels else "values, (target - mean) / deviation"
 
 
 def _input(encoding: Encoding, examples: Tensor) -> dict[str, Any]:

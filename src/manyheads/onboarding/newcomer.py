@@ -16,11 +16,11 @@ from manyheads.core.settings import as_dict, build
 from manyheads.core.trees import Tree
 from manyheads.data import Encoding, Samples
 from manyheads.data.sites.new_site import NewSite
+from manyheads.engines.class_weights import sample_weights
 from manyheads.engines.client_data import ClientData
 from manyheads.engines.cohort import LocalCohort, fine_tuned
 from manyheads.engines.evaluation import predict
 from manyheads.engines.workbench import model_of
-from manyheads.metrics import Accuracy, Loss
 from manyheads.onboarding.scores import score
 from manyheads.run.result import Run
 
@@ -107,7 +107,7 @@ class Newcomer:
         """
         encodings = [self.encoding.of_site(self.site.samples, rows) for rows in subsets]
         names = [self.population + first + i for i in range(len(subsets))]
-        data = self._data(encodings, *subsets, augment=self.encoding.augment)
+        data = self._data(encodings, *subsets, training=True)
         mode = self.run.training.engine.mode
         cohort = LocalCohort(self._tried, data, names, self.round, mode, purpose=Purpose.FINETUNE)
         return fine_tuned(cohort, self._tried, self.model, tuning.on(len(subsets[0]))), encodings
@@ -115,16 +115,20 @@ class Newcomer:
     def scores(self, params: Tree, encodings: list[Encoding], test: np.ndarray) -> list[dict[str, Any]]:
         """The scores of models on the held-out rows ``test``."""
         data = self._data(encodings, *[test] * len(encodings))
-        found = predict(self._tried, params, data, self.run.training.engine.mode)
-        losses = Loss().sums(found)
-        if not np.isfinite(losses).all():
+        found = predict(self._tried, params, data, self.run.training.engine.mode, self.encoding.target)
+        if not np.isfinite(found.losses).all():
             raise Diverged("fine-tuning ended in numbers that are not finite", fix="try a tenth of the step size: --lr")
-        right = Accuracy().sums(found) if data.task.classes else np.zeros_like(losses)
-        return [score(loss, correct, len(test), self.encoding) for loss, correct in zip(losses, right, strict=True)]
+        return [score(found.client(i), self.encoding) for i in range(len(encodings))]
 
-    def _data(self, encodings: Sequence[Encoding], *rows: np.ndarray, augment: bool = False) -> ClientData:
-        """Rows of the site's samples, each group with its own encoding, as those of one client each."""
+    def _data(self, encodings: Sequence[Encoding], *rows: np.ndarray, training: bool = False) -> ClientData:
+        """Rows of the site's samples, each group with its own encoding, as those of one client each.
+
+        In training, images are augmented and classes weighed as in the run, but by the client's own labels alone.
+        """
         inputs = [e.inputs(self.site.samples)[r] for e, r in zip(encodings, rows, strict=True)]
         samples = Samples.of([(x, self.y[r]) for x, r in zip(inputs, rows, strict=True)])
         like = next(iter(self.run.model.params.all.values()))
-        return ClientData.of(samples, self.encoding.task, like, self.encoding.pixels, augment)
+        weighs = training and self.run.training.class_weights != "none"
+        weight = sample_weights(samples, self.encoding.outputs) if weighs else None
+        augment = training and self.encoding.augment
+        return ClientData.of(samples, self.encoding.task, like, self.encoding.pixels, augment, weight)

@@ -13,9 +13,11 @@ from safetensors.torch import load_file
 
 from manyheads.core.errors import UserError
 from manyheads.core.settings import build
-from manyheads.core.tasks import task_named
+from manyheads.core.tasks import Survival, task_named
 from manyheads.data import Encoding
 from manyheads.data.sites.new_site import NewSite
+from manyheads.metrics import CIndex
+from manyheads.metrics import Predictions as Measured
 from manyheads.models import MODELS, build_model
 from manyheads.onboarding.export import FORMATS, Outputs, onnx_outputs
 from manyheads.onboarding.model_folder import CARD, WEIGHTS, as_inputs, read_card, sha256
@@ -28,20 +30,25 @@ SLICE = 1024
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """Of every sample: a label and its probability, or a value in the target's unit; and the score, if labels are known."""
+    """Of every sample: a label and its probability, a value in the target's unit, or a log risk; and the score, if labels are
+    known."""
 
     labels: list[str]
     probabilities: list[float]
     values: np.ndarray
     correct: int | None = None
     rmse: float | None = None
+    c_index: float | None = None
+    name: str = "value"
+    """of what is predicted, if it is no label"""
 
     def rows(self) -> list[dict[str, Any]]:
         """A row a sample, counted from 1."""
         if self.labels:
             pairs = zip(self.labels, self.probabilities, strict=True)
             return [{"row": i, "prediction": n, "probability": p} for i, (n, p) in enumerate(pairs, 1)]
-        names = ["value"] if self.values.shape[1] == 1 else [f"value{i}" for i in range(self.values.shape[1])]
+        width = self.values.shape[1]
+        names = [self.name] if width == 1 else [f"{self.name}{i}" for i in range(width)]
         return [{"row": i, **dict(zip(names, v, strict=True))} for i, v in enumerate(self.values.tolist(), 1)]
 
 
@@ -77,15 +84,23 @@ class PersonalModel:
         """Predict a site's samples, and compare with its labels if it has any."""
         x = as_inputs(self.encoding.inputs(site.samples), self.encoding).numpy()
         out = np.concatenate([self.outputs(x[i : i + SLICE]) for i in range(0, len(x), SLICE)])
+        if self.encoding.task == Survival.name:
+            return Predictions([], [], out.reshape(len(x), 1), c_index=_c_index(out, site.y), name="log_risk")
         if not task_named(self.encoding.task).classes:
             values = self.encoding.unscaled(out.reshape(len(x), -1))
             error = None if site.y is None else values - self.encoding.unscaled(site.y.reshape(len(x), -1))
-            rmse = None if error is None else float(np.sqrt(np.square(error).sum(axis=1).mean()))
+            rmse = None if error is None else float(np.sqrt(np.square(error).mean()))
             return Predictions([], [], values, rmse=rmse)
         found = out.argmax(axis=1)
         share = torch.from_numpy(out).double().softmax(dim=1).amax(dim=1)
         correct = None if site.y is None else int((found == site.y).sum())
         return Predictions([self.encoding.labels[i] for i in found], share.tolist(), out, correct=correct)
+
+
+def _c_index(out: np.ndarray, y: np.ndarray | None) -> float | None:
+    if y is None:
+        return None
+    return CIndex().of_client(Measured(out, y, np.zeros(len(y)), np.array([len(y)])))
 
 
 def _network(folder: Path, card: dict[str, Any], encoding: Encoding) -> Outputs:

@@ -15,6 +15,7 @@ from manyheads.core.settings import as_dict
 from manyheads.core.trees import Tree
 from manyheads.data import Encoding
 from manyheads.data.sites.new_site import new_site, read_new_site
+from manyheads.engines.workbench import of_one
 from manyheads.onboarding.held_out import doubts, seen_by, split
 from manyheads.onboarding.newcomer import Newcomer, Tuning
 from manyheads.onboarding.scores import baseline, check_task, curve_point, curve_sizes
@@ -34,8 +35,8 @@ class Personal:
     params: Tree
     encoding: Encoding
     """with the client's own scaling"""
-    held_out: np.ndarray
-    """encoded inputs of those samples"""
+    examples: np.ndarray
+    """encoded inputs to try its exports on"""
     facts: dict[str, Any]
     """what was done and measured, as plain values"""
 
@@ -88,9 +89,7 @@ def personalize(
         "seen": None if seen is None else int(seen.sum()),
         "warnings": [*site.warnings, *doubts(site.y, encoding, seen, len(test))],
     }
-    template = run.model.params.all
-    mine = Tree({k: v[0] if v.ndim > template[k].ndim else v for k, v in params.items()})
-    return Personal(run, mine, own, own.inputs(site.samples)[test], facts)
+    return Personal(run, of_one(params, run.model.params.all), own, own.inputs(site.samples)[test], facts)
 
 
 def _facts(newcomer: Newcomer, tuning: Tuning, train: np.ndarray, test: np.ndarray) -> dict[str, Any]:

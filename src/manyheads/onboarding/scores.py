@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from manyheads.core.errors import UserError
-from manyheads.core.tasks import Regression, task_named
+from manyheads.core.tasks import Regression, Survival, task_named
 from manyheads.data import Encoding
+from manyheads.metrics import Predictions, metrics_for
 
 __all__ = ["baseline", "check_task", "curve_point", "curve_sizes", "score"]
 
@@ -18,38 +19,39 @@ SMALLEST = 5
 
 
 def check_task(encoding: Encoding) -> None:
-    """Refuse a task that has neither an accuracy nor a squared error."""
+    """Refuse a task that has neither an accuracy, nor a squared error, nor a C-index."""
     task = task_named(encoding.task)
-    if not (task.classes or isinstance(task, Regression)):
+    if not (task.classes or isinstance(task, Regression | Survival)):
         raise UserError(
-            "a new client can be measured by its accuracy or its squared error alone",
+            "a new client can be measured by its accuracy, its squared error or its C-index alone",
             where="task",
             given=task.name,
-            allowed="regression, and tasks with classes",
+            allowed="regression, survival, and tasks with classes",
         )
 
 
-def score(loss: float, correct: float, samples: int, encoding: Encoding) -> dict[str, Any]:
-    """Accuracy with its 95 % interval (Wilson's), or the root mean squared error in the target's unit; and the loss."""
-    if not task_named(encoding.task).classes:  # the loss is the squared error, of scaled targets
-        return {"rmse": float(np.sqrt(loss / samples)) * encoding.target[1], "loss": float(loss) / samples}
+def score(own: Predictions, encoding: Encoding) -> dict[str, Any]:
+    """All metrics of the task, None where one is not defined; of accuracy also the 95 % interval (Wilson's)."""
+    task = task_named(encoding.task)
+    found: dict[str, Any] = {metric.name: metric.of_client(own) for metric in metrics_for(task)}
+    if not task.classes:
+        return found
     from scipy.stats import binomtest  # takes long to load
 
-    interval = binomtest(round(correct), samples).proportion_ci(0.95, "wilson")
-    return {
-        "accuracy": float(correct) / samples,
-        "correct": round(correct),
-        "interval": [interval.low, interval.high],
-        "loss": float(loss) / samples,
-    }
+    correct = int((own.predicted == own.labels).sum())
+    interval = binomtest(correct, len(own.labels)).proportion_ci(0.95, "wilson")
+    return found | {"correct": correct, "interval": [interval.low, interval.high]}
 
 
 def baseline(y: np.ndarray, train: np.ndarray, test: np.ndarray, encoding: Encoding) -> dict[str, Any]:
-    """Without any model: always the most frequent label, or the mean target, of the training samples."""
+    """Without any model: always the most frequent label, or the mean target, of the training samples; or equal risks."""
+    if encoding.task == Survival.name:
+        return {"c_index": 0.5}
     if not task_named(encoding.task).classes:
         mean = y[train].mean(axis=0)
-        loss = float(np.square(y[test] - mean).sum())
-        return {"value": encoding.unscaled(mean).tolist(), **score(loss, 0, len(test), encoding)}
+        losses = np.square(y[test] - mean).reshape(len(test), -1).sum(axis=1)
+        same = Predictions(np.full_like(y[test], mean), y[test], losses, np.array([len(test)]), encoding.target)
+        return {"value": encoding.unscaled(mean).tolist(), **score(same, encoding)}
     most = int(np.bincount(y[train]).argmax())
     return {"label": encoding.labels[most], "accuracy": float((y[test] == most).mean())}
 
@@ -66,8 +68,10 @@ def curve_sizes(given: Sequence[int] | None, most: int) -> list[int]:
 
 
 def curve_point(samples: int, scores: list[dict[str, Any]]) -> dict[str, Any]:
-    """A point of the learning curve: mean and standard deviation over subsets."""
-    measure = "accuracy" if "accuracy" in scores[0] else "rmse"
+    """A point of the learning curve: mean and standard deviation over subsets; None where the score is not defined."""
+    measure = next(name for name in ("accuracy", "rmse", "c_index") if name in scores[0])
     values = [s[measure] for s in scores]
+    if None in values:  # depends on the held-out samples alone, so it is undefined for all subsets
+        return {"samples": samples, "subsets": len(values), measure: None, "min": None, "max": None, "std": None}
     spread = {"min": min(values), "max": max(values), "std": float(np.std(values, ddof=1)) if len(values) > 1 else None}
     return {"samples": samples, "subsets": len(values), measure: float(np.mean(values)), **spread}

@@ -6,6 +6,7 @@ from manyheads.experiments.describe import DISTANCES
 from manyheads.experiments.results import ComparisonResult
 from manyheads.report.drawing import chart_name
 from manyheads.report.names import display
+from manyheads.report.quality import SMALL_TITLES, small_charts
 from manyheads.report.summary import judged
 from manyheads.report.words import Scale, explained, first_upper, monitor_named
 
@@ -43,4 +44,9 @@ def alternatives(result: ComparisonResult) -> dict[str, str]:
         )
         for name in data.distances:
             said[chart_name("gain-by", name)] = f"Gain of each site against its {DISTANCES[name]}, one point a site."
+    models = " and of ".join(display(name) for name in dict.fromkeys(found.method for found in result.quality))
+    for kind, charts in small_charts(result).items():
+        whose = "all samples and of those with low and high predicted risk" if kind == "survival" else models
+        what = first_upper(SMALL_TITLES[kind])
+        said |= {f"{kind}-{i}": f"{what} at {site}: of {whose}." for i, site in enumerate(charts)}
     return said

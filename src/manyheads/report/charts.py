@@ -7,12 +7,12 @@ from typing import Literal
 
 import altair as alt
 
-from manyheads.experiments.results import ALONE, ComparisonResult
-from manyheads.report.drawing import Chart, chart_of, coloured, lines
+from manyheads.experiments.results import ComparisonResult
+from manyheads.report.drawing import Chart, chart_of, coloured, inline, lines
 from manyheads.report.names import display
 from manyheads.report.words import Scale, first_upper, monitor_named
 
-__all__ = ["curves", "fairness", "levels", "monitored", "spreads"]
+__all__ = ["curved", "curves", "fairness", "levels", "monitored", "spreads"]
 
 ROW = 22
 """height of a method's row, in pixels"""
@@ -39,7 +39,8 @@ def levels(result: ComparisonResult) -> Chart:
                 "interval": scale.interval(method.interval),
             }
         )
-        seeds += [{"method": display(name), "seed": scale.drawn(v)} for v in method.per_seed]
+        runs = zip(result.seeds, method.per_seed, strict=False)
+        seeds += [{"method": display(name), "number": seed, "seed": scale.drawn(v)} for seed, v in runs]
     axis = alt.X("value:Q", title=f"test {scale.title}", scale=alt.Scale(zero=False))
     base = chart_of(rows).encode(y=_rows(names), color=coloured(names))
     tooltip = [
@@ -47,20 +48,30 @@ def levels(result: ComparisonResult) -> Chart:
         alt.Tooltip("value:Q", title=first_upper(scale.title), format=scale.format),
         alt.Tooltip("interval:N", title="95 % interval"),
     ]
+    seeds_tooltip = [
+        alt.Tooltip("method:N", title="Method"),
+        alt.Tooltip("number:N", title="Seed"),
+        alt.Tooltip("seed:Q", title=first_upper(scale.title), format=scale.format),
+    ]
     alone = chart_of([{"x": scale.drawn(result.alone.score)}])
     return alt.layer(
         alone.mark_rule(strokeDash=[3, 3], opacity=0.6).encode(x="x:Q"),
         base.transform_filter("datum.low != null").mark_rule(strokeWidth=2).encode(x=alt.X("low:Q"), x2="high:Q"),
         chart_of(seeds)
         .mark_tick(thickness=1.5, size=9, opacity=0.75)
-        .encode(y=_rows(names), x="seed:Q", color=coloured(names)),
+        .encode(y=_rows(names), x="seed:Q", color=coloured(names), tooltip=seeds_tooltip),
         base.mark_point(filled=True, size=85, opacity=1).encode(x=axis, tooltip=tooltip),
     ).properties(height=ROW * len(names))
 
 
+def curved(result: ComparisonResult) -> list[str]:
+    """Return the methods that have a learning curve."""
+    return [name for name, method in result.methods.items() if method.curve]
+
+
 def curves(result: ComparisonResult, over: Literal["round", "mb"], legend: alt.Legend | None = None) -> Chart:
     """Learning curves on validation samples: the mean and the range over seeds, with a line at the target score."""
-    scale, names = Scale.of(result.score), list(result.methods)
+    scale, names = Scale.of(result.score), curved(result)
     rows = [
         {
             "method": display(name),
@@ -72,9 +83,11 @@ def curves(result: ComparisonResult, over: Literal["round", "mb"], legend: alt.L
         }
         for name in names
         for point in result[name].curve
-        if over == "round" or name != ALONE
+        if over == "round" or point.bytes
     ]
-    drawn = lines(rows, names, over, f"validation {scale.title}", scale, legend=legend, band=len(result.seeds) > 1)
+    drawn = lines(
+        inline(rows), names, over, f"validation {scale.title}", scale, legend=legend, band=result.folds > 1
+    )
     words = f"target {scale.value(result.target)}{scale.unit}"
     target = chart_of([{"target": scale.drawn(result.target), "words": words}]).encode(y="target:Q")
     label = target.mark_text(align="left", baseline="bottom", dx=3, dy=-2, opacity=0.8)
@@ -91,7 +104,7 @@ def monitored(result: ComparisonResult, monitor: str, legend: alt.Legend | None 
         for name, method in result.methods.items()
         for point in method.monitors.get(monitor, ())
     ]
-    return lines(rows, list(result.methods), "round", scale.title, scale, "value", legend=legend)
+    return lines(inline(rows), curved(result), "round", scale.title, scale, "value", legend=legend)
 
 
 def fairness(result: ComparisonResult) -> Chart:

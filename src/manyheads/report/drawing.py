@@ -17,12 +17,15 @@ from manyheads.report.words import Scale, first_upper
 __all__ = [
     "FORMATS",
     "LEGEND",
+    "SITES_DRAWN",
     "SITES_NAMED",
     "Chart",
+    "Figure",
     "chart_name",
     "chart_of",
     "coloured",
     "for_page",
+    "inline",
     "lines",
     "save",
     "some",
@@ -30,7 +33,10 @@ __all__ = [
 ]
 
 Chart = alt.Chart | alt.LayerChart | alt.FacetChart
+Figure = Chart | alt.ConcatChart
 FORMATS = ("svg", "png")
+SITES_DRAWN = 500
+"""largest number of sites in a chart or table of sites"""
 SITES_NAMED = 40
 """largest number of sites whose names an axis shows"""
 FONT = "system-ui, -apple-system, 'Segoe UI', 'Helvetica Neue', Arial, sans-serif"
@@ -47,8 +53,12 @@ def chart_name(kind: str, key: str) -> str:
     return f"{kind}-{key.replace('_', '-')}"
 
 
+def inline(rows: Sequence[Mapping[str, Any]]) -> alt.InlineData:
+    return alt.InlineData(values=list(rows))
+
+
 def chart_of(rows: Sequence[Mapping[str, Any]]) -> alt.Chart:
-    return alt.Chart(alt.Data(values=list(rows)))  # type: ignore[no-untyped-call]
+    return alt.Chart(inline(rows))
 
 
 def coloured(names: Sequence[str], legend: alt.Legend | None = None) -> Any:
@@ -62,7 +72,7 @@ def stroked(names: Sequence[str], legend: alt.Legend | None = None) -> alt.Strok
 
 
 def lines(
-    rows: Sequence[Mapping[str, Any]],
+    data: alt.InlineData | alt.NamedData,
     names: Sequence[str],
     x: Literal["round", "mb"],
     title: str,
@@ -73,14 +83,14 @@ def lines(
     band: bool = False,
 ) -> alt.LayerChart:
     """Line chart over rounds or megabytes, from rows with ``method``, ``round``, ``mb`` and the field that ``y`` names.
+    Rows without a value of it are left out.
 
     ``band`` shades the area from field ``low`` to ``high``. The chart's parameter ``shown`` lists the methods drawn.
     """
     what = {"round": "round", "mb": "MB sent by and to all sites"}[x]
-    data = alt.InlineData(values=list(rows), name="rows")
     base = (
         alt.Chart(data)
-        .transform_filter("indexof(shown, datum.method) >= 0")
+        .transform_filter(f"indexof(shown, datum.method) >= 0 && isValid(datum['{y}'])")
         .encode(
             x=alt.X(f"{x}:Q", title=what, axis=alt.Axis(tickMinStep=1 if x == "round" else alt.Undefined)),
             color=coloured(names, legend),
@@ -89,7 +99,7 @@ def lines(
     tooltip = [
         alt.Tooltip("method:N", title="Method"),
         alt.Tooltip("round:Q", title="Round"),
-        *([alt.Tooltip("mb:Q", title="MB sent")] if rows and "mb" in rows[0] else []),
+        *([alt.Tooltip("mb:Q", title="MB sent")] if x == "mb" else []),
         alt.Tooltip(f"{y}:Q", title=first_upper(title), format=scale.format),
     ]
     place = alt.Y(f"{y}:Q", title=title, scale=_between(scale))
@@ -150,9 +160,10 @@ def for_page(chart: Chart) -> dict[str, Any]:
     return chart.properties(width="container").to_dict() | {"config": _theme("currentColor")}
 
 
-def save(chart: Chart, title: str, path: Path, datasets: Mapping[str, list[dict[str, Any]]] | None = None) -> Path:
+def save(chart: Figure, title: str, path: Path, datasets: Mapping[str, list[dict[str, Any]]] | None = None) -> Path:
     """Write a chart to a .svg or .png file on white; ``datasets``: the rows of the named data it refers to."""
-    spec = chart.properties(width=PAPER_WIDTH, title=title).to_dict()
+    sized = chart if isinstance(chart, alt.ConcatChart) else chart.properties(width=PAPER_WIDTH)
+    spec = sized.properties(title=title).to_dict()
     spec["config"] = _theme(PAPER_INK) | {"background": "white"}
     spec["datasets"] = spec.get("datasets", {}) | dict(datasets or {})
     with replacing(path) as temporary:

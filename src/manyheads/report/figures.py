@@ -7,10 +7,12 @@ from pathlib import Path
 
 from manyheads.core.errors import one_of
 from manyheads.experiments.results import RESULTS, ComparisonResult
-from manyheads.report.drawing import FORMATS, save
-from manyheads.report.gains import gain_tables, rows_of
+from manyheads.report.drawing import FORMATS, Figure, save
+from manyheads.report.gains import gain_tables
 from manyheads.report.page import comparison_charts
-from manyheads.report.runs import read_run, run_charts
+from manyheads.report.quality import SMALL_TITLES, side_by_side, small_charts
+from manyheads.report.run_charts import run_charts, run_datasets
+from manyheads.report.runs import read_run
 from manyheads.report.summary import judged
 
 __all__ = ["write_figures"]
@@ -23,11 +25,14 @@ def write_figures(folders: Sequence[Path], place: Path, formats: Sequence[str] =
             raise one_of("kind of figure", name, FORMATS, where="format")
     if len(folders) == 1 and (folders[0] / RESULTS).is_file():
         result = ComparisonResult.read(folders[0])
-        charts, shown = comparison_charts(result), judged(result)
-        datasets = {name: rows_of(table) for name, table in gain_tables(result, [shown]).items()} if shown else {}
+        charts: dict[str, tuple[str, Figure]] = {**comparison_charts(result)}
+        for kind, drawn in small_charts(result).items():
+            charts[kind] = (f"{result.data.data}: {SMALL_TITLES[kind]}", side_by_side(drawn))
+        shown = judged(result)
+        datasets = gain_tables(result, [shown]) if shown else {}
     else:
-        datasets = {}
-        charts = run_charts([read_run(folder) for folder in folders])
+        runs = [read_run(folder) for folder in folders]
+        charts, datasets = {**run_charts(runs)}, run_datasets(runs)
     place.mkdir(parents=True, exist_ok=True)
     return [
         save(chart, title, place / f"{name}.{kind}", datasets)

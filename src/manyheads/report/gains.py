@@ -1,55 +1,40 @@
-"""Charts of each site's gain over training alone. They share named datasets instead of holding copies of the rows."""
+"""Charts of each site's gain over the best that it can do alone. They share named datasets instead of holding copies of the rows."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypedDict
+from typing import Any
 
 import altair as alt
 
 from manyheads.experiments.describe import DISTANCES
 from manyheads.experiments.gains import SiteGain
 from manyheads.experiments.results import ComparisonResult
-from manyheads.report.drawing import SITES_NAMED, Chart, chart_of, coloured, some
+from manyheads.report.drawing import SITES_DRAWN, SITES_NAMED, Chart, chart_of, coloured, some
 from manyheads.report.names import display
 from manyheads.report.words import NONE, Scale, first_upper
 
-__all__ = ["SITES_DRAWN", "against", "gain_tables", "gains", "rows_of"]
+__all__ = ["against", "gain_tables", "gains"]
 
-VERDICTS = {"gains": "gains", "loses": "loses", "unclear": "cannot be told apart"}
-SITES_DRAWN = 500
-"""largest number of sites in a chart of gains"""
-
-
-class Compact(TypedDict):
-    """A table with its column names stored once, not in every row."""
-
-    columns: Sequence[str]
-    rows: list[list[Any]]
+VERDICTS = {"gains": "gains", "loses": "loses", "unclear": "too few test samples to tell"}
+DOTS_NAMED = 20
+"""largest number of sites whose names stand beside their points"""
 
 
-def rows_of(table: Compact) -> list[dict[str, Any]]:
-    """
-    >>> rows_of({"columns": ["a", "b"], "rows": [[1, 2]]})
-    [{'a': 1, 'b': 2}]
-    """
-    return [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
-
-
-def gain_tables(result: ComparisonResult, names: Sequence[str]) -> dict[str, Compact]:
+def gain_tables(result: ComparisonResult, names: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
     """Return the datasets ``gains`` (a row per method and site, largest gain first) and ``sites`` (a row per site)."""
     scale, measures = Scale.of(result.score), result.data.distances
-    gained: Compact = {"columns": ("method", "rank", "client", "with", "gain", "low", "high", "verdict"), "rows": []}
-    sites: Compact = {"columns": ("client", "site", "samples", "alone", *measures), "rows": []}
+    gained, sites = [], []
     for name in names:
         drawn = sorted(_drawn(result, name), key=lambda r: -r.gain)
         for rank, row in enumerate(drawn):
-            values = [row.score, row.gain, *(row.interval or (None, None))]
-            start = [display(name), rank, row.client]
-            gained["rows"].append([*start, *map(scale.drawn, values), VERDICTS[row.verdict]])
+            low, high = row.interval or (None, None)
+            values = {"with": row.score, "gain": row.gain, "low": low, "high": high}
+            start = {"method": display(name), "rank": rank, "client": row.client, "verdict": VERDICTS[row.verdict]}
+            gained.append(start | {key: scale.drawn(value) for key, value in values.items()})
     for row in _drawn(result, names[0]):
-        distances = [float(f"{found.per_client[row.client]:.4g}") for found in measures.values()]
-        sites["rows"].append([row.client, row.name, row.samples, scale.drawn(row.alone), *distances])
+        own = {"client": row.client, "site": row.name, "samples": row.samples, "alone": scale.drawn(row.alone)}
+        sites.append(own | {d: float(f"{found.per_client[row.client]:.4g}") for d, found in measures.items()})
     return {"gains": gained, "sites": sites}
 
 
@@ -62,7 +47,7 @@ def _site_tooltip(scale: Scale) -> list[alt.Tooltip]:
     return [
         alt.Tooltip("site:N", title="Site"),
         alt.Tooltip("samples:Q", title="Test samples"),
-        alt.Tooltip("alone:Q", title=f"{first_upper(scale.title)}, alone", format=scale.format),
+        alt.Tooltip("alone:Q", title=f"{first_upper(scale.title)}, best alone", format=scale.format),
         alt.Tooltip("with:Q", title=f"{first_upper(scale.title)}, with the method", format=scale.format),
         alt.Tooltip("gain:Q", title="Gain", format=f"+{scale.format}"),
         alt.Tooltip("interval:N", title="95 % interval"),
@@ -90,7 +75,7 @@ def _of_method(result: ComparisonResult) -> alt.Chart:
 
 
 def gains(result: ComparisonResult, shown: str) -> Chart:
-    """Chart of the sites' gains over training alone with one method (at first ``shown``), sorted, with intervals."""
+    """Chart of the sites' gains over the best alone with one method (at first ``shown``), sorted, with intervals."""
     names = list(result.others)
     base = _of_method(result)
     drawn = min(SITES_DRAWN, len(result[shown].gains))
@@ -128,4 +113,8 @@ def against(result: ComparisonResult, measure: str, shown: str) -> Chart:
         )
     )
     zero = chart_of([{"gain": 0}]).mark_rule(opacity=0.5).encode(y="gain:Q")
-    return alt.layer(zero, points).add_params(alt.param(name="method", value=display(shown))).properties(height=220)
+    layers = [zero, points]
+    if len(result[shown].gains) <= DOTS_NAMED:
+        written = points.mark_text(dy=-10, limit=130).encode(text="site:N", fillOpacity=alt.value(1))
+        layers.append(written.encode(fill=alt.value("currentColor"), stroke=alt.value(None)))
+    return alt.layer(*layers).add_params(alt.param(name="method", value=display(shown))).properties(height=220)

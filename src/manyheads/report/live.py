@@ -17,7 +17,9 @@ from manyheads.core.errors import UserError
 from manyheads.core.history import record_of
 from manyheads.core.plain import to_json
 from manyheads.report.render import library
-from manyheads.report.runs import RunFacts, curve, progress, run_page, site_rows
+from manyheads.report.run_charts import run_charts
+from manyheads.report.run_page import run_page
+from manyheads.report.runs import RunFacts, curve, progress, site_rows
 from manyheads.run.config_file import RunConfig
 from manyheads.run.directory import RunDirectory
 from manyheads.run.rounds import RoundFacts
@@ -54,7 +56,7 @@ class _Follower:
             if not self._read():  # a resume truncated the file to a checkpoint, or the run was started anew
                 self._forget()
                 self._read()
-            return RunFacts(self.folder, self.config, list(self.rounds))
+            return RunFacts(self.folder, self.config, list(self.rounds), self._directory.about())
 
     def _read(self) -> bool:
         """Append the rounds of the new complete lines; False if they do not continue those read before."""
@@ -151,13 +153,13 @@ class _Handler(BaseHTTPRequestHandler):
         """Return the rounds after ``start``; all rounds if the run now has fewer than that."""
         run = self.server.follower.run()
         start = start if start <= len(run.rounds) else 0
-        rows = curve(run, run.method, start)
         return {
             "from": start,
             "next": len(run.rounds),
-            "rows": rows,
-            "sites": site_rows(run, run.method) if rows else [],
-            "words": progress(run) + self.server.follower.damage,
+            "rows": curve(run, run.method, start),
+            "sites": site_rows(run, run.method),
+            "charts": list(run_charts([run])),
+            "words": progress(run, score=run.split == "validation") + self.server.follower.damage,
             "finished": len(run.rounds) >= run.planned,
         }
 

@@ -8,7 +8,8 @@ from itertools import product
 from typing import NamedTuple
 
 from manyheads.experiments.methods import TUNED
-from manyheads.experiments.results import ALONE
+from manyheads.experiments.results import ALONE, POOLED
+from manyheads.report.words import MINUS
 
 __all__ = ["Look", "display", "looks", "spoken"]
 
@@ -25,7 +26,12 @@ VARIANTS = ((14, 4), (4, 4), (12, 3, 3, 3, 3, 3), (14, 3, 4, 3))
 """strokes of variants of one method, such as ``fedrep(head_epochs=2)``"""
 
 _METHODS: dict[str, tuple[str, str, tuple[int, ...]]] = {
-    ALONE: ("Training alone", GREY, DASHED),
+    ALONE: ("Best alone", GREY, SOLID),
+    "majority": ("Majority or mean", GREY, (1, 3)),
+    "linear": ("Linear model alone", GREY, (3, 3)),
+    "trees": ("Boosted trees alone", GREY, (6, 2, 1, 2)),
+    "local": ("Network alone", GREY, DASHED),
+    POOLED: ("Pooled data", GREY, (12, 2, 2, 2)),
     "fedavg": ("FedAvg", BLUE, SOLID),
     "fedprox": ("FedProx", SKY, SOLID),
     "scaffold": ("SCAFFOLD", SKY, DOTTED),
@@ -87,12 +93,13 @@ def looks(names: Iterable[str]) -> dict[str, Look]:
 
 
 def spoken(text: str, names: Iterable[str]) -> str:
-    """Return a sentence with the methods' labels replaced by their display names.
+    """Return a sentence as the page writes it: display names for the labels of these methods, true minus signs.
 
-    >>> spoken("Federate, with fedavg+ft: better than fedavg.", ["local", "fedavg", "fedavg+ft"])
-    'Federate, with FedAvg + fine-tuning: better than FedAvg.'
+    >>> spoken("With fedavg+ft -0.3 points, worse than fedavg; try --rounds 9.", ["fedavg", "fedavg+ft"])
+    'With FedAvg + fine-tuning \N{MINUS SIGN}0.3 points, worse than FedAvg; try --rounds 9.'
     """
-    known = sorted((n for n in names if n != ALONE), key=len, reverse=True)
+    text = re.sub(r"(?<![\w-])-(?=\d)", MINUS, text)
+    known = sorted(names, key=len, reverse=True)
     if not known:
         return text
     pattern = rf"(?<![\w+-])({'|'.join(map(re.escape, known))})(?![\w+-])"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,19 @@ def _inline(value: Any) -> Markup:
     return Markup(text)
 
 
+def _compact(datasets: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, dict[str, list[Any]]]:
+    """Return datasets as tables whose column names are stored once, not in every row.
+
+    >>> _compact({"sites": [{"a": 1, "b": 2}, {"b": 3}]})
+    {'sites': {'columns': ['a', 'b'], 'rows': [[1, 2], [None, 3]]}}
+    """
+    columns = {name: list(dict.fromkeys(key for row in rows for key in row)) for name, rows in datasets.items()}
+    return {
+        name: {"columns": columns[name], "rows": [[row.get(key) for key in columns[name]] for row in rows]}
+        for name, rows in datasets.items()
+    }
+
+
 @cache
 def _environment() -> Environment:
     made = Environment(
@@ -43,7 +57,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"inline": _inline, "display": display, "first_upper": first_upper}
+    made.filters |= {"inline": _inline, "compact": _compact, "display": display, "first_upper": first_upper}
     made.globals |= {"plural": plural}
     return made
 

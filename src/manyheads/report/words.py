@@ -87,8 +87,8 @@ class Scale:
     @property
     def gain_title(self) -> str:
         if self.quantity.higher_is_better is False:
-            return f"{self.name} saved against training alone"
-        return f"gain over training alone{self.spread_unit}"
+            return f"{self.name} saved against the best alone"
+        return f"gain over the best alone{self.spread_unit}"
 
     @property
     def format(self) -> str:

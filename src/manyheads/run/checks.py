@@ -31,6 +31,13 @@ def check(algorithm: Algorithm, given: Model, federation: Federation, training: 
         )
     metrics = metrics_for(task_named(federation.task), training.evaluate.metrics)
     _check_travels(algorithm, model, metrics, training.engine)
+    if training.class_weights != "none" and not task_named(federation.task).classes:
+        raise UserError(
+            f"{federation.task} has no classes to weigh",
+            where="class_weights",
+            given=training.class_weights,
+            allowed="none",
+        )
     sample_cohort(training, len(federation), 1)
     Monitors(training.monitor, algorithm, model, federation, training.seed)
     kept = {leaf.partition("/")[2] for leaf in algorithm.init_client(model.params).flat}

@@ -27,6 +27,7 @@ __all__ = [
     "federation_of",
     "merged",
     "model_from",
+    "model_spec",
     "placed",
     "prepare",
     "with_code",
@@ -79,10 +80,16 @@ def prepare(config: Config) -> tuple[Callable[[int], Model], Federation, Table]:
     """As :func:`assemble` without the algorithm, and with a function that makes the model from a seed."""
     config.engine.resolved_device()  # an unusable device is an error before anything is read or written
     source = source_of(config.data)
-    spec = _named(MODELS, {"name": source.model} | config.model, "model")
+    spec = model_spec(config)
     federation, table = federation_of(config, source)
     model, made = model_from(spec, federation.sample_shape, federation.outputs, str(federation.train.x.dtype))
     return model, federation, merged(table, made)
+
+
+def model_spec(config: Config) -> ModelSpec:
+    """The specification of the model that a configuration names, or of the one that goes with its data."""
+    spec: ModelSpec = _named(MODELS, {"name": source_of(config.data).model} | config.model, "model")
+    return spec
 
 
 def model_from(

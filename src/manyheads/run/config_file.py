@@ -39,6 +39,8 @@ CUSTOM = "custom"
 """the name of data and models that were given as objects"""
 CHANGEABLE = ("rounds", "checkpoint_seconds", "engine")
 """settings that a resume may change, besides the path of the data"""
+ADDED_TO = ("evaluate", "finetune", "class_weights")
+"""settings that, in part or as a whole, runs of earlier versions do not have"""
 Table = dict[str, Any]
 
 
@@ -172,7 +174,7 @@ class RunConfig:
         """Raise an error if ``now`` differs from this configuration in settings that a resume may not change."""
 
         def found(config: RunConfig) -> Table:
-            told = {k: v for k, v in as_dict(config.training("resume")).items() if k in ("evaluate", "finetune")}
+            told = {k: v for k, v in as_dict(config.training("resume")).items() if k in ADDED_TO}
             places = {name: placed(config.fixed[name]) for name in ("data", "model")}
             return config.fixed | told | places  # settings added since the run have their defaults
 

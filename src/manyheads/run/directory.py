@@ -2,7 +2,7 @@
 
 config.toml       everything needed to run it again; written first
 machine.json      versions, cores, git commit
-data.json         how samples became inputs, for clients that come later
+data.json         how samples became inputs, at each site and for clients that come later; whose they are
 trained.safetensors
                   hashes that identify the samples that it is trained on
 history.jsonl     one line a round
@@ -14,6 +14,7 @@ All of it carries hashes (:mod:`manyheads.core.sealed`), which are checked when 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
@@ -40,6 +41,8 @@ from manyheads.core.settings import as_dict, build
 from manyheads.core.store import PersonalStore
 from manyheads.core.trees import State
 from manyheads.data import Encoding
+from manyheads.data.sites.columns import Columns
+from manyheads.run.about import About
 from manyheads.run.config_file import SCHEMA, RunConfig, read_run_config
 
 __all__ = ["RunDirectory"]
@@ -80,19 +83,42 @@ class RunDirectory:
         """A hash of all settings that a resume may not change; checkpoints carry it."""
         return fingerprint(to_json(self.config().fixed).encode())  # in the order of the file
 
-    def write_data(self, encoding: Encoding, warnings: Sequence[str]) -> None:
-        """Write how the federation's samples were encoded as inputs, and the warnings about its data."""
-        facts = {"schema": SCHEMA, **as_dict(encoding), "warnings": list(warnings)}
+    def write_data(self, encoding: Encoding, about: About, sites: Sequence[Columns] = ()) -> None:
+        """Write how the federation's samples were encoded as inputs, each site's by its columns, and whose they are."""
+        facts = {"schema": SCHEMA, **as_dict(encoding), "about": as_dict(about)}
+        if encoding.columns and sites:
+            facts["sites"] = [encoding.columns.changes(own) for own in sites]
         write_json(self.encoding_path, facts, indent=2, of=self.settings)
 
-    def warnings(self) -> tuple[str, ...]:
-        """The warnings about the federation's data."""
-        return tuple(self._data().get("warnings", ()))
+    def about(self) -> About:
+        """Whose data it is; in a folder of an earlier version, only the warnings are known."""
+        found = self._data() if self.encoding_path.is_file() else {}
+        return build(
+            About, found.get("about") or {"warnings": found.get("warnings", ())}, where=str(self.encoding_path)
+        )
 
     def encoding(self) -> Encoding:
         """How the federation's samples were encoded as inputs."""
-        facts = {k: v for k, v in self._data().items() if k not in ("schema", "warnings")}
+        facts = {k: v for k, v in self._data().items() if k not in ("schema", "warnings", "about", "sites")}
         return build(Encoding, facts, where=str(self.encoding_path))
+
+    def site_columns(self) -> tuple[Columns, ...]:
+        """How the columns of each site became inputs; empty if that is not known, or not of tables."""
+        shared, sites = self.encoding().columns, self._data().get("sites", ())
+        table = as_dict(shared) if shared else {}
+        return tuple(build(Columns, table | own, where=f"{self.encoding_path}: sites") for own in sites)
+
+    def site_encoding(self, client: int) -> Encoding:
+        """How the samples of one site were encoded as inputs."""
+        encoding, columns = self.encoding(), self.site_columns()
+        if encoding.columns is None or encoding.columns.scaling == "federated":
+            return encoding
+        if client >= len(columns):
+            raise UserError(
+                f"{self.path} does not tell how the columns of each site were scaled",
+                fix="write it anew: manyheads run --resume --out RUN",
+            )
+        return replace(encoding, columns=columns[client])
 
     def _data(self) -> dict[str, Any]:
         if not self.encoding_path.exists():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from manyheads.engines.chunks import chunked
 from manyheads.engines.executor import Executor
 from manyheads.engines.jobs import ToEvaluate, evaluate_chunk
 from manyheads.engines.workbench import Members, Workbench
-from manyheads.metrics import Metric, Scores, metrics_for
+from manyheads.metrics import Scores, metrics_for
 from manyheads.models import TriedModel
 from manyheads.run.protocol import Evaluate
 from manyheads.run.training import Training
@@ -74,17 +73,15 @@ class Evaluator:
         new = protocol.who == "new"
         first = len(self.federation) if new else 0  # new clients have addresses, and thus draws, of their own
         tasks = [(Members.of(rows, first), self._personal(server, rows, new)) for rows in chunks]
-        found = list(executor.map(evaluate_chunk, ToEvaluate(round, what, server, self._metrics), tasks))
+        further = protocol.is_reported(round.index, self.training.rounds)
+        metrics = tuple(metrics_for(task_named(federation.task), protocol.metrics, further))
+        found = list(executor.map(evaluate_chunk, ToEvaluate(round, what, server, metrics), tasks))
         ids = np.concatenate([np.array(c) for c in chunks])
         order = np.argsort(ids)
-        summary = protocol.summary(ids[order], Scores.joined(found, order), self._metrics)
+        summary = protocol.summary(ids[order], Scores.joined(found, order), metrics)
         described = protocol.describe(self.algorithm, self.training.finetune, self.federation.encoding.loss)
         model = "finetuned" if protocol.model == "finetuned" else what.kind
         return {"protocol": described, "model": model, "who": protocol.who, **summary}
-
-    @cached_property
-    def _metrics(self) -> tuple[Metric, ...]:
-        return tuple(metrics_for(task_named(self.federation.task), self.training.evaluate.metrics))
 
     def _personal(self, server: State, clients: list[int], new: bool) -> State:
         """The personal states of these clients, or the initial ones of new clients."""

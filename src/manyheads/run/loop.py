@@ -66,10 +66,18 @@ class Loop:
     history: History
     done: int
 
-    def run(self, executor: Executor[Workbench], on_round: Callable[[RoundEnd], None]) -> None:
-        """Run the remaining rounds."""
+    def run(
+        self,
+        executor: Executor[Workbench],
+        on_round: Callable[[RoundEnd], None],
+        enough: Callable[[History], bool] = lambda history: False,
+    ) -> None:
+        """Run the remaining rounds, or until ``enough``."""
         saved = time.monotonic()
         for index in range(self.done + 1, self.training.rounds + 1):
+            if enough(self.history):
+                self._commit()
+                return
             end = self._round_within_range(executor, index)
             self.history.append(end.record)
             self.done = index
@@ -97,9 +105,10 @@ class Loop:
         cohort = sample_cohort(self.training, len(self.federation), index, self.algorithm.everyone(index))
         round = Round(index, self.training.seed, len(self.federation), len(cohort))
         common, chunks = self._broadcast(round), self._chunks(round, cohort)
-        losses, parts = [], []
+        losses, passes, parts = [], [], []
         for trained in executor.map(train_chunk, common, chunks):
             losses.append(trained.losses)
+            passes.append(trained.passes)
             parts.append(trained.accepted)
             if trained.accepted.clients:
                 self.store.write(trained.accepted.clients, trained.kept)
@@ -113,6 +122,7 @@ class Loop:
             "cohort": cohort if len(cohort) <= COHORT_LISTED_UP_TO else None,
             "train_loss": task_named(self.federation.task).reported * float(found.mean()) if len(found) else None,
             "dropped": [{"client": c, "why": why} for c, why in sorted(after.dropped.items())],
+            "passes": float(np.concatenate(passes).mean()),
             "bytes_down": common.download.nbytes * len(cohort) + sum(chunk.own.nbytes for chunk in chunks),
             "bytes_up": common.expected.nbytes * len(cohort),
             "seconds": time.perf_counter() - started,

@@ -44,7 +44,8 @@ class Evaluate:
     report: Literal["last", "mean_last_10"] = "last"
     """the reported number: the last round's, or the mean over the last ten rounds"""
     metrics: tuple[str, ...] = ()
-    """what is measured beside what the task has anyway (accuracy, loss), such as metrics of your own"""
+    """what is measured in every evaluation beside the task's own (accuracy, loss); the task's further metrics (AUC, ...)
+    are measured anyway where the evaluation is reported"""
 
     def kind(self, algorithm: Algorithm) -> ModelKind:
         """The kind of model that is evaluated (with ``finetuned``, the kind from which fine-tuning starts)."""
@@ -59,7 +60,11 @@ class Evaluate:
 
     def due(self, round: int, rounds: int) -> bool:
         """Whether to evaluate after this round."""
-        return round == rounds or round % self.every == 0 or (self.report == "mean_last_10" and round > rounds - LAST)
+        return round % self.every == 0 or self.is_reported(round, rounds)
+
+    def is_reported(self, round: int, rounds: int) -> bool:
+        """Whether the evaluation after this round is part of the reported numbers."""
+        return round > rounds - (1 if self.report == "last" else LAST)
 
     def describe(self, algorithm: Algorithm, finetune: FineTune, loss: str = "") -> str:
         """The protocol in words, including the name of the loss if it is given."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
+import numpy as np
 from torch import nn
 
 from manyheads.core.checkpoint import hash_tensors
@@ -15,8 +16,9 @@ from manyheads.core.errors import UserError
 from manyheads.core.history import History, metrics_of
 from manyheads.core.store import PersonalStore
 from manyheads.core.trees import State, Tree
-from manyheads.data import Encoding, Federation
-from manyheads.engines.workbench import Keep, Members, Workbench, model_of, tried_on
+from manyheads.data import Encoding, Federation, Samples
+from manyheads.engines.evaluation import predict
+from manyheads.engines.workbench import Evaluation, Keep, Members, Workbench, model_of, of_one, tried_on
 from manyheads.metrics import Predictions
 from manyheads.models import Model, TriedModel
 from manyheads.run.directory import RunDirectory
@@ -48,7 +50,7 @@ class Run:
     @property
     def warnings(self) -> tuple[str, ...]:
         """The warnings about the data, as ``manyheads data check`` prints them."""
-        return self.directory.warnings() if self.directory.encoding_path.exists() else ()
+        return self.directory.about().warnings
 
     @property
     def rounds(self) -> int:
@@ -97,6 +99,23 @@ class Run:
         state = self._store.read([client]).map(lambda v: v[0])
         return model_of(self.algorithm, model or self.training.evaluate.kind(self.algorithm), self.server, state)
 
+    @property
+    def finetunes(self) -> bool:
+        """Whether its final models are fine-tuned on each client's samples."""
+        return self.training.finetune.scope != "none"
+
+    @property
+    def adapts(self) -> bool:
+        """Whether a client's final model needs its samples: for fine-tuning, or for the method's own adaptation."""
+        return self._evaluation(self.finetunes).tune.scope != "none"
+
+    def final_model(self, client: int, federation: Federation) -> Tree:
+        """A client's parameters as it predicts with them: those of :meth:`client_model`, adapted to its samples."""
+        members, what = Members.of([client]), self._evaluation(self.finetunes)
+        kept, round = self._store.read(members.rows), self._last_round(federation)
+        params = self._bench(federation).models(round, what, self.server, members, kept)
+        return of_one(params, self.model.params.all)
+
     def client_module(self, client: int, model: ModelKind | None = None) -> nn.Module:
         """A client's model as a module of its own, in evaluation mode, with the parameters of :meth:`client_model`.
 
@@ -113,20 +132,35 @@ class Run:
         ``federation`` is the one of the run. Each client's model is the one that the run's protocol evaluates; with
         ``finetuned``, after fine-tuning by the run's settings.
         """
+        members, what = Members.of(range(len(federation))), self._evaluation(finetuned, split)
+        kept = self._store.read(members.rows)
+        return self._bench(federation).predictions(self._last_round(federation), what, self.server, members, kept)
+
+    def _evaluation(self, finetuned: bool, split: Literal["test", "validation"] = "test") -> Evaluation:
         evaluate = self.training.evaluate
         protocol = replace(evaluate, split=split, model="finetuned" if finetuned else evaluate.model, who="all")
-        members, engine = Members.of(range(len(federation))), self.training.engine
-        self._tried = self._tried or tried_on(self.model, federation)
-        bench = Workbench(self.algorithm, self._tried, federation, engine.mode, engine.resolved_device(), Keep())
-        round = Round(self.rounds, self.training.seed, len(federation), len(federation))
-        what = protocol.evaluation(self.algorithm, self.training.finetune)
-        return bench.predictions(round, what, self.server, members, self._store.read(members.rows))
+        return protocol.evaluation(self.algorithm, self.training.finetune)
+
+    def _bench(self, federation: Federation) -> Workbench:
+        self._tried, engine = self._tried or tried_on(self.model, federation), self.training.engine
+        settings = (engine.mode, engine.resolved_device(), Keep(), self.training.class_weights)
+        return Workbench(self.algorithm, self._tried, federation, *settings)
+
+    def _last_round(self, federation: Federation) -> Round:
+        return Round(self.rounds, self.training.seed, len(federation), len(federation))
+
+    def everywhere(self, federation: Federation) -> np.ndarray:
+        """Outputs of every client's model for the test samples of all clients, [clients, samples, outputs]."""
+        bench, test = self._bench(federation), federation.test
+        data = bench.data(Samples(test.x, test.y, np.array([0, len(test.y)])), [0])
+        models = (self.client_model(client) for client in range(len(federation)))
+        return np.stack([predict(bench.model, bench.on_device(State(m=m)).m, data).outputs for m in models])
 
     def save(self, folder: str | Path) -> Path:
         """Copy the run to a folder that :func:`manyheads.load` reads."""
         directory = RunDirectory.create(Path(folder), self.directory.config())
         if self.directory.encoding_path.exists():
-            directory.write_data(self.encoding, self.warnings)
+            directory.write_data(self.encoding, self.directory.about(), self.directory.site_columns())
         directory.write_trained(self.directory.trained())
         history = History(directory.history_path, self.history, of=directory.settings)
         history.rewrite()
@@ -139,7 +173,7 @@ class Run:
 
     def summary(self) -> dict[str, Any]:
         """The facts of the run, as ``manyheads run --json`` prints them."""
-        column = self.history.column
+        column, evaluations = self.history.column, list(self.history.evaluations())
         return {
             "algorithm": self.algorithm.name,
             "rounds": self.rounds,
@@ -147,9 +181,11 @@ class Run:
             "loss": self.loss,
             "metrics": self.metrics,
             "protocol": self.protocol,
-            "final": [{k: v for k, v in f.items() if k != "per_client"} for f in self.final],
+            "evaluation": _brief(evaluations[-1]) if evaluations else None,
+            "final": [_brief(found) for found in self.final],
             "seed": self.training.seed,
             "seconds": sum(v for _, v in column("seconds")),
+            "passes": sum(v for _, v in column("passes")),
             "bytes_up": sum(v for _, v in column("bytes_up")),
             "bytes_down": sum(v for _, v in column("bytes_down")),
             "warnings": list(self.warnings),
@@ -157,3 +193,8 @@ class Run:
             "checksum": self.checksum,
             "out": None if self._temporary else str(self.directory.path),
         }
+
+
+def _brief(evaluation: dict[str, Any]) -> dict[str, Any]:
+    """An evaluation without the values of each client."""
+    return {name: value for name, value in evaluation.items() if name != "per_client"}

@@ -50,9 +50,13 @@ class RoundFacts:
     """The record of one round."""
 
     round: int
+    train_loss: float | None
+    """mean over the round's clients; None if it is not finite"""
     bytes_up: int
     bytes_down: int
     seconds: float
+    passes: float
+    """passes over a client's training samples, mean over the round's clients"""
     evaluation: Evaluated | None
     also: Sequence[Evaluated]
     """further evaluations: of fine-tuned models, and of new clients"""
@@ -64,9 +68,11 @@ class RoundFacts:
         """Made from a record of a history."""
         return cls(
             round=record["round"],
+            train_loss=record.get("train_loss"),
             bytes_up=record["bytes_up"],
             bytes_down=record["bytes_down"],
             seconds=record["seconds"],
+            passes=record.get("passes", 0.0),  # not recorded by earlier versions
             evaluation=Evaluated.of(record["evaluation"]) if record.get("evaluation") else None,
             also=[Evaluated.of(found) for found in record.get("also", ())],
             monitors={name: value for name, value in record.get("monitors", {}).items() if value is not None},

@@ -16,9 +16,11 @@ from manyheads.core.optim import FineTune
 from manyheads.core.round_end import RoundEnd
 from manyheads.core.store import PersonalStore
 from manyheads.data import Federation
+from manyheads.engines.class_weights import Weighing
 from manyheads.engines.engine import Engine
 from manyheads.engines.workbench import Keep, Workbench, at_work
 from manyheads.models import Model
+from manyheads.run.about import About
 from manyheads.run.checks import check
 from manyheads.run.config import GivenModel, model_from
 from manyheads.run.config_file import RUN, RunConfig, read_run_config
@@ -32,6 +34,7 @@ __all__ = ["run_training", "simulate"]
 
 Say = Callable[[str], None]
 OnRound = Callable[[RoundEnd], None]
+Enough = Callable[[History], bool]
 
 
 def simulate(
@@ -44,6 +47,7 @@ def simulate(
     cohort: int = 0,
     seed: int = 0,
     weighting: Literal["auto", "samples", "equal"] = "auto",
+    class_weights: Weighing = "none",
     finetune: FineTune | None = None,
     evaluate: Evaluate | None = None,
     monitor: Sequence[str] = (),
@@ -72,6 +76,7 @@ def simulate(
         cohort=cohort,
         seed=seed,
         weighting=weighting,
+        class_weights=class_weights,
         finetune=finetune or FineTune(),
         evaluate=evaluate or Evaluate(),
         monitor=tuple(monitor),
@@ -91,8 +96,12 @@ def run_training(
     resume: bool = False,
     on_round: OnRound | None = None,
     say: Say = lambda _: None,
+    enough: Enough = lambda _: False,
 ) -> Run:
-    """Run or resume with everything built. ``made`` holds the settings that data and model were made with."""
+    """Run or resume with everything built. ``made`` holds the settings that data and model were made with.
+
+    Training ends before its last round if ``enough`` says so of its history.
+    """
     tried = check(algorithm, model, federation, training)
     config = RunConfig.of(algorithm, federation, training, made)
     temporary = TemporaryDirectory(prefix="manyheads-") if out is None else None
@@ -112,14 +121,15 @@ def run_training(
         if resume:
             server, history = directory.restore(server, store, say)
             _go_on(directory, history, config)
-        directory.write_data(federation.encoding, federation.warnings)
+        directory.write_data(federation.encoding, About.of(federation), federation.site_columns)
         directory.write_trained(federation.training_hashes)
         loop = Loop(algorithm, tried, federation, training, directory, store, server, history, len(history))
         keep = Keep(local=training.evaluate.model == "local", each=algorithm.reads_each or bool(training.monitor))
         engine = training.engine
-        bench = Workbench(algorithm, tried, federation, engine.mode, engine.resolved_device(), keep)
+        settings = (engine.mode, engine.resolved_device(), keep, training.class_weights)
+        bench = Workbench(algorithm, tried, federation, *settings)
         with at_work(bench, engine) as executor:
-            loop.run(executor, on_round or (lambda _: None))
+            loop.run(executor, on_round or (lambda _: None), enough)
     finally:
         directory.unlock()
     return Run(algorithm, model, training, loop.server, history, directory, store, temporary, tried)

@@ -11,6 +11,7 @@ from manyheads.core.optim import FineTune
 from manyheads.core.rounds import LOCAL
 from manyheads.core.settings import settings
 from manyheads.core.trees import Params, State
+from manyheads.engines.class_weights import Weighing
 from manyheads.engines.engine import Engine
 from manyheads.run.protocol import Evaluate
 
@@ -31,6 +32,9 @@ class Training:
     """everything random comes from it"""
     weighting: Literal["auto", "samples", "equal"] = "auto"
     """weights of the clients' uploads; auto: as in the method's paper"""
+    class_weights: Weighing = "none"
+    """weights of the samples in the training loss; balanced: inverse to how frequent the label is in the federation;
+    client: at the client itself"""
     checkpoint_seconds: Annotated[float, Field(ge=0)] = 5.0
     """least time between checkpoints; 0: one after every round"""
     finetune: FineTune = FineTune()

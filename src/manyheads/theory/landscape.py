@@ -69,9 +69,7 @@ class Landscape:
         return self.model.net.stacked(self.cohort.each(self.tree(w)), self.whole.x)
 
     def losses(self, w: Tensor) -> Tensor:
-        out = self.outputs(w)
-        each = self.data.task.losses(out.flatten(0, 1), self.whole.y.flatten(0, 1))
-        return (each.view(self.whole.weight.shape) * self.whole.weight).sum(dim=1)
+        return self.data.task.client_losses(self.outputs(w), self.whole.y, self.whole.weight)
 
     def gradients(self, w: Tensor) -> Tensor:
         return self.flat(self.cohort.gradient(self.tree(w), on=self.whole))

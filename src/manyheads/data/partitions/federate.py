@@ -58,6 +58,7 @@ def _by_key(pool: Pool, spec: Key, seed: int) -> Federation:
             client_names=left,
             scaling=pool.scaling,
             label_names=pool.label_names,
+            own_test=True,
         )
     federation = Federation.from_clients([(x[p], y[p]) for p in parts], name=pool.name, outputs=pool.classes, seed=seed)
     return replace(federation, client_names=tuple(names), scaling=pool.scaling, label_names=pool.label_names)
@@ -105,6 +106,7 @@ def _by_counts(pool: Pool, spec: Any, clients: int, seed: int, model_of: Pool | 
         "classification",
         model_of.classes,
         scaling=model_of.scaling,
+        own_test=pool.own_test or pool.keep_split,
         label_names=pool.label_names
         if pool is model_of
         else (),  # the labels of new clients are outputs of a model for other classes

@@ -70,7 +70,8 @@ def _pool(name: str, arrays: Arrays, characters: str, test_fraction: float, seed
     (x, y, writer), (x_test, y_test, writer_test) = parts
     keys = {"writer": np.concatenate([writer, writer_test])}
     names = tuple(CHARACTERS[label] for label in labels)
-    return Pool(name, x, y, x_test, y_test, len(labels), keys, scaling, label_names=names)
+    own = "x_test" in arrays
+    return Pool(name, x, y, x_test, y_test, len(labels), keys, scaling, label_names=names, own_test=own)
 
 
 @settings

@@ -1,4 +1,4 @@
-"""The files of published datasets: which each needs, whether they are there, and download from the Hugging Face hub.
+"""The files of published datasets: which each needs, whether they are there, copies, and download from the hub.
 
 A file is written atomically and its checksum recorded, so that an interrupted download continues with the next file.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gzip
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,8 @@ from manyheads.core.errors import UserError, one_of
 from manyheads.core.files import kind_of, replacing, write_text, writing
 from manyheads.data.content import content, digest
 from manyheads.data.paths import home
+from manyheads.data.public.hospitals import UPDRS, heart_files, parkinsons_files
+from manyheads.data.public.tcga import PATIENTS, SPLIT, TABLE, tcga_files
 
 __all__ = ["CHECKSUMS", "DATASETS", "Dataset", "fetch", "is_there"]
 
@@ -30,6 +32,10 @@ Write = Callable[[Any, Path], None]
 
 def _parquet(rows: Any, path: Path) -> None:
     rows.to_parquet(str(path))
+
+
+def _bytes(content: bytes, path: Path) -> None:
+    path.write_bytes(content)
 
 
 def _idx_images(rows: Iterable[Any], path: Path) -> None:
@@ -58,6 +64,8 @@ class Dataset:
     """name on the hub; empty: it must be downloaded by hand"""
     makes: tuple[tuple[str, str, Write], ...] = ()
     """file, split and writer of each file made from the hub's rows"""
+    copies: Callable[[Path], Mapping[str, bytes]] | None = None
+    """the files' content, from the package or a copy on this machine, perhaps in the folder; None: from the hub"""
 
 
 _IDX = (
@@ -112,22 +120,25 @@ DATASETS: dict[str, Dataset] = {
         (("*.csv*",), ("*.json*",)),
         "training.1600000.processed.noemoticon.csv of Sentiment140, or LEAF's JSON files",
     ),
+    "heart": Dataset("heart", ((),), "nothing: it comes with the package", copies=heart_files),
+    "parkinsons": Dataset("parkinsons", (("subject*.csv",),), f"UCI's {UPDRS}", copies=parkinsons_files),
+    "tcga-brca": Dataset("tcga-brca", ((TABLE,),), f"FLamby's {PATIENTS} and {SPLIT}", copies=tcga_files),
 }
 
 
 def is_there(name: str, root: Path | None = None) -> bool:
     """Whether the files of a dataset are under ``root`` (by default ``MANYHEADS_DATA``)."""
-    place = root or _root()
-    if place is None or name not in DATASETS:
-        return False
-    folder = place / DATASETS[name].folder
-    return any(all(any(folder.rglob(p)) for p in form) for form in DATASETS[name].forms)
+    place, forms = root or _root(), DATASETS[name].forms if name in DATASETS else ()
+    if place is None:
+        return () in forms  # no file is needed
+    return any(all(any((place / DATASETS[name].folder).rglob(p)) for p in form) for form in forms)
 
 
 def fetch(name: str, root: Path | None = None, load: Load | None = None) -> dict[str, Any]:
-    """Download a dataset to its folder under ``root`` (by default ``MANYHEADS_DATA``) and record its files' checksums.
+    """Write a dataset to its folder under ``root`` (by default ``MANYHEADS_DATA``) and record its files' checksums.
 
-    An existing file is kept, unless it differs from its recorded checksum.
+    It is copied, if it is on this machine, or downloaded. An existing file is kept, unless it differs from its recorded
+    checksum.
     """
     if name not in DATASETS:
         raise one_of("data to get", name, DATASETS)
@@ -135,14 +146,18 @@ def fetch(name: str, root: Path | None = None, load: Load | None = None) -> dict
     if place is None:
         raise UserError("no place for the data", fix="set MANYHEADS_DATA to a folder, or name one with --out")
     folder = place / dataset.folder
-    if not dataset.hub:
+    if not dataset.hub and not dataset.copies:
         raise _by_hand(name, dataset, folder, "is not on the hub in a form that is read here")
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     noted = _noted(folder)
+    makes = dataset.makes
+    if dataset.copies:
+        copies = dataset.copies(folder)
+        makes, load = tuple((file, file, _bytes) for file in copies), lambda _, file: copies[file]
     rows: dict[str, Any] = {}
     files = []
-    for file, split, write in dataset.makes:
+    for file, split, write in makes:
         path = folder / file
         # a file without a recorded checksum is complete too: it was written atomically, or is the user's own
         found = digest(path).hex() if kind_of(path) else ""
@@ -156,7 +171,7 @@ def fetch(name: str, root: Path | None = None, load: Load | None = None) -> dict
         noted[file] = found
         write_text(folder / CHECKSUMS, "".join(f"{d}  {f}\n" for f, d in noted.items()))
         files.append({"file": str(path), "kept": kept, "sha256": found, "bytes": path.stat().st_size})
-    return {"name": name, "folder": str(folder), "from": dataset.hub, "files": files}
+    return {"name": name, "folder": str(folder), "from": dataset.hub or "a copy on this machine", "files": files}
 
 
 def _loaded(name: str, dataset: Dataset, folder: Path, split: str, load: Load | None) -> Any:

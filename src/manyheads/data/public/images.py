@@ -73,7 +73,12 @@ class Mnist:
         place = Location.of(self.name, self.path)
         arrays = _idx_arrays(place, IDX, self.name)
         return Pool(
-            self.name, *_parts(arrays), classes=10, keys=_writers(place, arrays), scaling=Scaling((0.1307,), (0.3081,))
+            self.name,
+            *_parts(arrays),
+            classes=10,
+            keys=_writers(place, arrays),
+            scaling=Scaling((0.1307,), (0.3081,)),
+            own_test=True,
         )
 
 
@@ -103,7 +108,7 @@ class FashionMnist:
     def pool(self, seed: int) -> Pool:
         arrays = _idx_arrays(Location.of(self.name, self.path), IDX, self.name)
         scaling = Scaling((0.2860,), (0.3530,))
-        return Pool(self.name, *_parts(arrays), classes=10, scaling=scaling, label_names=FASHION_NAMES)
+        return Pool(self.name, *_parts(arrays), classes=10, scaling=scaling, label_names=FASHION_NAMES, own_test=True)
 
 
 _MERGED = string.digits + string.ascii_uppercase + "abdefghnqrt"
@@ -142,7 +147,7 @@ class Emnist:
         turned = {k: v.swapaxes(2, 3) if k.startswith("x") else v - first for k, v in arrays.items()}
         names = tuple(EMNIST_CLASSES[self.split])
         scaling = Scaling((0.1736,), (0.3317,))
-        return Pool(self.name, *_parts(turned), classes=len(names), scaling=scaling, label_names=names)
+        return Pool(self.name, *_parts(turned), classes=len(names), scaling=scaling, label_names=names, own_test=True)
 
 
 def _cifar_arrays(place: Location, label: str, column: tuple[int, int], batches: dict[str, list[str]]) -> Arrays:
@@ -185,7 +190,7 @@ class Cifar10:
         batches = {"train": [f"data_batch_{i}" for i in range(1, 6)], "test": ["test_batch"]}
         arrays = _cifar_arrays(place, "label", (1, 0), batches)
         scaling = Scaling((0.49140, 0.48216, 0.44653), (0.24703, 0.24349, 0.26159))
-        return Pool(self.name, *_parts(arrays), classes=10, scaling=scaling, label_names=CIFAR10_NAMES)
+        return Pool(self.name, *_parts(arrays), classes=10, scaling=scaling, label_names=CIFAR10_NAMES, own_test=True)
 
 
 @settings
@@ -205,7 +210,7 @@ class Cifar100:
         batches = {"train": ["train"], "test": ["test"]}
         arrays = _cifar_arrays(place, f"{self.labels}_label", (2, int(fine)), batches)
         scaling = Scaling((0.50708, 0.48655, 0.44092), (0.26733, 0.25644, 0.27615))
-        return Pool(self.name, *_parts(arrays), classes=100 if fine else 20, scaling=scaling)
+        return Pool(self.name, *_parts(arrays), classes=100 if fine else 20, scaling=scaling, own_test=True)
 
 
 @settings

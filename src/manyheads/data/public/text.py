@@ -15,10 +15,10 @@ from pydantic import Field
 from manyheads.core.files import write_text
 from manyheads.core.randomness import Purpose, generator
 from manyheads.core.settings import settings
+from manyheads.data.division import systematic_sample
 from manyheads.data.pool import Pool
 from manyheads.data.public.locate import Location
 from manyheads.data.public.readers.sent140 import read_sent140
-from manyheads.data.samples import systematic_sample
 
 __all__ = ["Sent140", "encode", "held_out", "tokens", "vocabulary"]
 

@@ -14,7 +14,7 @@ from manyheads.data.sites.problems import Problem
 from manyheads.data.sites.reading import Reading, Site
 from manyheads.data.sites.values import as_numbers, as_text, is_missing
 
-__all__ = ["clean_feature", "clean_labels", "task_of", "unclear_numbers"]
+__all__ = ["check_task", "clean_feature", "clean_labels", "task_of", "unclear_numbers"]
 
 FEW_LABELS = 30
 """a label column of whole numbers with more distinct values than this is a regression target"""
@@ -55,8 +55,18 @@ def clean_feature(site: Site, name: str, kind: Kind, missing: str, order: str = 
     return values, problems
 
 
+def check_task(reading: Reading, label: np.ndarray) -> Problem | None:
+    """An error if the task that was asked for needs another number of label columns."""
+    if reading.task == "auto" or (reading.task == "survival") == (label.ndim == 2):
+        return None
+    message = f"{reading.task} with {label.ndim} label columns"
+    return Problem("error", reading.path, message, "survival has two: --data.label TIME,EVENT; other tasks have one")
+
+
 def task_of(reading: Reading, labels: Sequence[np.ndarray]) -> str:
     """The task that was asked for, or the one that fits the labels."""
+    if any(y.ndim == 2 for y in labels):
+        return "survival"
     if reading.task != "auto":
         return reading.task
     pairs = [as_numbers(y) for y in labels]
@@ -68,7 +78,9 @@ def task_of(reading: Reading, labels: Sequence[np.ndarray]) -> str:
 
 
 def clean_labels(sites: Sequence[Site], label: str, task: str) -> tuple[list[Site], list[Problem]]:
-    """Labels as text (classes) or as numbers (targets), and problems with them."""
+    """Labels as text (classes) or as numbers (targets), and problems with them; those of survival are clean already."""
+    if task == "survival":
+        return list(sites), []
     clean, problems = [], []
     for site in sites:
         column = site.columns[label]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -29,7 +29,7 @@ class Columns:
     """
 
     label: str
-    """the label column"""
+    """the label column; of survival, the two columns TIME,EVENT"""
     numbers: tuple[str, ...] = ()
     """columns of numbers"""
     mean: tuple[float, ...] = ()
@@ -120,6 +120,10 @@ class Columns:
         used = own.varies if self.scaling == "client" else own.count > 0
         mean, deviation = np.where(used, own.mean, self.mean), np.where(used, own.deviation, self.deviation)
         return replace(self, mean=tuple(mean.tolist()), deviation=tuple(deviation.tolist()))
+
+    def changes(self, own: Columns) -> dict[str, Any]:
+        """The fields in which ``own`` differs: what distinguishes a site from the others."""
+        return {f.name: getattr(own, f.name) for f in fields(self) if getattr(own, f.name) != getattr(self, f.name)}
 
     def inputs(self, table: Mapping[str, np.ndarray]) -> np.ndarray:
         """The inputs of a table, [rows, features]."""

@@ -47,8 +47,8 @@ def _alike(sites: Sequence[Site], columns: Sequence[str]) -> float:
         values = np.concatenate([s.columns[name] for s in sites])
         if values.dtype == object:
             counts = np.array([*Counter(values.tolist()).values()])
-        else:
-            counts = np.unique(values, return_counts=True)[1]
+        else:  # of the label of survival, the time alone
+            counts = np.unique(values if values.ndim == 1 else values[:, 0], return_counts=True)[1]
         found *= float(((counts / len(values)) ** 2).sum())
     return found
 

@@ -22,14 +22,14 @@ CELLS = 10_000_000
 """most values of a site that are looked at"""
 
 
-def leaking(sites: Sequence[Site], features: Sequence[str], label: str, classes: bool) -> list[str]:
+def leaking(sites: Sequence[Site], features: Sequence[str], labels: Sequence[np.ndarray], classes: bool) -> list[str]:
     """Features that predict the label almost perfectly at every site that has enough samples to tell."""
     left, seen = list(features), 0
-    for site in sites:
+    for site, label in zip(sites, labels, strict=True):
         if not left:
             break
         some = slice(None, None, len(site.rows) * len(left) // CELLS + 1)
-        y = site.columns[label][some]
+        y = label[some]
         if classes:
             _, y, counts = np.unique(y.astype(str), return_inverse=True, return_counts=True)
             if len(counts) < 2 or counts.min() < FEWEST_OF_CLASS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from manyheads.data.sites.columns import Columns
 from manyheads.data.sites.dates import date_order
 from manyheads.data.sites.gaps import codes_told
 from manyheads.data.sites.kinds import WRONG, Kind, values_of
+from manyheads.data.sites.pairs import label_pair, stacked_pair
 from manyheads.data.sites.problems import Problem, and_more
 from manyheads.data.sites.reading import LABEL_NAMES
 from manyheads.data.sites.tables import Table, read_arrays, read_table
@@ -55,9 +57,10 @@ def read_new_site(path: str | Path, encoding: Encoding, labelled: bool = True) -
         samples: Raw
         samples, more = _features(path, table, encoding.columns)
         warnings += more
-        values, column = table.columns.get(encoding.columns.label), encoding.columns.label
+        column = encoding.columns.label
+        values = _label(table.columns, column)
     else:
-        x, values, column, warnings = _arrays(path, labelled)
+        x, values, column, warnings = _arrays(path, labelled, task_named(encoding.task).label)
         samples = _fitting(str(path), x, encoding)
     try:
         y = _targets(str(path), values, column, encoding)
@@ -101,7 +104,8 @@ def _features(path: Path, table: Table, columns: Columns) -> tuple[dict[str, np.
     """The columns that the model reads, in any order, and warnings about them."""
     wanted = (*columns.numbers, *columns.categories)
     lacks = [n for n in wanted if n not in table.columns]
-    extra = [n for n in table.columns if n not in (*wanted, *columns.dropped, columns.label)]
+    label = label_pair(columns.label, table.columns) or (columns.label,)
+    extra = [n for n in table.columns if n not in (*wanted, *columns.dropped, *label)]
     if lacks:
         besides = f"; it has {quoted(*extra)} besides" if extra else ""
         raise UserError(f"{path} lacks the columns {quoted(*lacks)}{besides}", fix="name them as the run's sites do")
@@ -138,8 +142,17 @@ def _order(path: Path, column: np.ndarray, name: str, columns: Columns) -> tuple
     return usual, [str(Problem("warning", str(path), message, fix, column=name))]
 
 
-def _arrays(path: Path, labelled: bool) -> tuple[np.ndarray, np.ndarray | None, str, list[str]]:
-    """Inputs and labels from an NPZ file, or from a table with one column per input; the label's name, and warnings."""
+def _label(columns: Mapping[str, np.ndarray], name: str) -> np.ndarray | None:
+    """The label column, or both of survival's; None if it is not there."""
+    pair = label_pair(name, columns)
+    return stacked_pair(columns, pair) if pair else columns.get(name)
+
+
+def _arrays(path: Path, labelled: bool, pair: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray | None, str, list[str]]:
+    """Inputs and labels from an NPZ file, or from a table with one column per input; the label's name, and warnings.
+
+    ``pair`` are the names of the two columns that are the label of survival; empty for other tasks.
+    """
     if path.suffix == ".npz":
         found, problems = read_arrays(path)
         if found is None:
@@ -147,10 +160,12 @@ def _arrays(path: Path, labelled: bool) -> tuple[np.ndarray, np.ndarray | None, 
         return *found, "y", []
     table, warnings = _table(path, labelled)
     columns = dict(table.columns)
-    label = next((n for n in LABEL_NAMES if n in columns), "")
-    y = columns.pop(label, None)
+    known = (",".join(pair),) if pair else LABEL_NAMES
+    label = next((n for n in known if _label(columns, n) is not None), "")
+    y = _label(columns, label)
+    columns = {n: c for n, c in columns.items() if n not in (label, *label_pair(label, columns))}
     if y is None and labelled:
-        raise UserError(f"{path} has no label column", allowed=", ".join(LABEL_NAMES), fix="name it so")
+        raise UserError(f"{path} has no label column", allowed=", ".join(known), fix="name it so")
     if not columns:
         raise UserError(f"{path} has no column besides the label", fix="add a column for each input")
     inputs = [_numbers(str(path), column, name) for name, column in columns.items()]
@@ -201,14 +216,14 @@ def _fitting(file: str, x: np.ndarray, encoding: Encoding) -> np.ndarray:
 def _targets(file: str, values: np.ndarray | None, column: str, encoding: Encoding) -> np.ndarray | None:
     if values is None:
         return None
-    if task_named(encoding.task).classes:
+    task = task_named(encoding.task)
+    if task.classes:
         return _classes(file, values, column, encoding)
-    if values.ndim > 1 or encoding.outputs > 1:
-        if values.dtype.kind not in "biuf" or values.reshape(len(values), -1).shape[1] != encoding.outputs:
+    width = len(task.label) or encoding.outputs
+    if values.ndim > 1 or width > 1:
+        if values.dtype.kind not in "biuf" or values.reshape(len(values), -1).shape[1] != width:
             raise UserError(
-                f"{file}: y does not fit the model",
-                given=values.shape,
-                allowed=f"{encoding.outputs} targets per sample",
+                f"{file}: y does not fit the model", given=values.shape, allowed=f"{width} numbers per sample"
             )
         numbers = values.astype(np.float64)
     else:
@@ -219,6 +234,9 @@ def _targets(file: str, values: np.ndarray | None, column: str, encoding: Encodi
     bad = np.flatnonzero(~np.isfinite(numbers.reshape(len(numbers), -1)).all(axis=1))
     if len(bad):
         raise _error(file, "a missing or infinite label", "fill it in, or delete the row", bad, column)
+    wrong, why = task.wrong_labels(numbers)
+    if wrong.any():
+        raise _error(file, f"a label that {why}", "correct it, or delete the row", np.flatnonzero(wrong), column)
     return encoding.scaled(numbers)
 
 

@@ -16,6 +16,7 @@ from manyheads.core.files import kind_of
 from manyheads.core.settings import settings
 from manyheads.core.words import quoted
 from manyheads.data.paths import suggestion
+from manyheads.data.sites.pairs import paired
 from manyheads.data.sites.problems import Problem, and_more
 from manyheads.data.sites.tables import EXTENSIONS, Table, read_table, stem
 from manyheads.data.sites.values import as_text, is_missing, like_values, ordered
@@ -24,6 +25,8 @@ __all__ = ["CLIENT_NAMES", "LABEL_NAMES", "Reading", "Site", "read_sites"]
 
 LABEL_NAMES = ("label", "target", "y", "class")
 CLIENT_NAMES = ("client", "site")
+BESIDE = ("SHA256SUMS", "ATTRIBUTION.md")
+"""files beside the tables of published data"""
 
 
 @settings
@@ -33,11 +36,12 @@ class Reading:
     path: str = ""
     """a folder with one CSV, Excel, Parquet or NPZ file per client, or one such table with a client column"""
     label: str = "label"
-    """the label column; by default label, target, y and class are tried"""
+    """the label column; by default label, target, y and class are tried; of survival two columns, TIME,EVENT"""
     client: str = ""
     """in a single table, the column that names the client; by default client and site are tried"""
-    task: Literal["auto", "classification", "regression"] = "auto"
-    """auto: text, or at most 30 different whole numbers, are classes; other numbers are targets of a regression"""
+    task: Literal["auto", "classification", "regression", "survival"] = "auto"
+    """auto: text, or at most 30 different whole numbers, are classes; other numbers are targets of a regression; two
+    columns are survival"""
     categories: tuple[str, ...] = ()
     """columns of numbers that are codes, not quantities"""
     ignore: tuple[str, ...] = ()
@@ -48,6 +52,17 @@ class Reading:
     """more codes of missing values: CODE for all columns, COLUMN=CODE for one, such as -9,chol=0"""
     sheet: str = ""
     """of Excel files, the sheet to read; by default the first that holds values"""
+    group: str = ""
+    """column of what must not be divided, such as the patient: all rows of one are for training, or for a test"""
+    time: str = ""
+    """column of times, numbers or dates: tests are on rows that are later than all training rows of their client"""
+    split: str = ""
+    """column with your own split: train or test in every row"""
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The columns that say how rows are divided; they are no features."""
+        return tuple(filter(None, (self.group, self.time, self.split)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +92,8 @@ def read_sites(reading: Reading) -> tuple[list[Site], str, list[Problem]]:
     """The sites that have the same columns (in one order), the name of the label column, and problems."""
     sites, problems = _read(reading)
     label = _label_column(reading, sites)
+    pairs = [paired(site, label) for site in sites]
+    sites, problems = [site for site, _ in pairs], problems + [p for _, more in pairs for p in more]
     if sites and not any(p.severity == "error" for p in problems):
         problems += _no_such(reading, sites, label)
     alike, more = _alike(sites, label)
@@ -130,6 +147,8 @@ def _left_out(file: Path) -> str | None:
     table = file.name.endswith(EXTENSIONS)
     if file.name.startswith("~$"):
         return "a lock file of a program that has the table open"
+    if file.name in BESIDE:
+        return ""
     if file.name.startswith("."):
         return "a hidden file" if table else ""
     if kind_of(file) == "folder":

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from manyheads.core.words import quoted
-from manyheads.data.sites.cleaning import clean_feature, clean_labels, task_of, unclear_numbers
+from manyheads.data.sites.cleaning import check_task, clean_feature, clean_labels, task_of, unclear_numbers
 from manyheads.data.sites.identifiers import identifiers
 from manyheads.data.sites.kinds import Kind, date_orders, kind_of, kinds_told
 from manyheads.data.sites.problems import Problem
 from manyheads.data.sites.reading import Reading, Site, read_sites
+from manyheads.data.sites.roles import check_roles, clean_roles
 from manyheads.data.sites.suspicions import suspicions
 from manyheads.data.sites.values import is_missing, ordered
 
@@ -45,9 +46,13 @@ class Survey:
     kinds: dict[str, Kind] = field(default_factory=dict)
     """what each feature holds"""
     orders: dict[str, dict[str, str]] = field(default_factory=dict)
-    """of features that are dates: the order of day and month in each file"""
+    """of columns of dates: the order of day and month in each file"""
     labels: tuple[str, ...] = ()
     """of a classification: the names of the classes, in order"""
+    group: str = ""
+    time: str = ""
+    split: str = ""
+    """columns by which rows are divided, if there are any; see :class:`Reading`"""
 
     @property
     def errors(self) -> list[Problem]:
@@ -69,7 +74,7 @@ class Survey:
     @property
     def dates(self) -> dict[str, str]:
         """Features that are dates, with the order of day and month if it is the same in all files."""
-        orders = {f: set(by_file.values()) - {""} for f, by_file in self.orders.items()}
+        orders = {f: set(by_file.values()) - {""} for f, by_file in self.orders.items() if f in self.kinds}
         return {f: found.pop() if len(found) == 1 else "" for f, found in orders.items()}
 
     @property
@@ -78,8 +83,9 @@ class Survey:
 
     @cached_property
     def constant(self) -> tuple[str, ...]:
-        """Features with at most one value over all sites."""
-        values = {f: {v for s in self.sites for v in _distinct(s.columns[f])} for f in self.features}
+        """Features with at most one value over all sites; of a category, none is a value, too."""
+        values = {f: {v for s in self.sites for v in _distinct(s.columns[f])} for f in self.numbers}
+        values |= {f: {v for s in self.sites for v in s.columns[f].tolist()} for f in self.categories}
         return tuple(f for f, seen in values.items() if len(seen) <= 1)
 
     def facts(self) -> dict[str, Any]:
@@ -103,6 +109,8 @@ class Survey:
         if self.task == "classification":
             counts = Counter(known.tolist())
             facts["labels"] = {label: counts[label] for label in self.labels if counts[label]}
+        elif self.task == "survival":
+            facts["survival"] = {"events": int((y[:, 1] == 1).sum()), "median_time": _finite(np.median, y[:, 0])}
         else:
             facts["target"] = {"mean": _finite(np.mean, known), "std": _finite(np.std, known)}
         missing = {f: int(is_missing(site.columns[f]).sum()) for f in self.features}
@@ -116,7 +124,10 @@ def survey_of(reading: Reading) -> Survey:
     sites, label, problems = read_sites(reading)
     if not sites:
         return Survey(reading.path, tuple(problems))
-    features = [c for c in sites[0].columns if c != label]
+    if wrong := check_roles(reading, sites, label):
+        problems += wrong
+        reading = replace(reading, group="", time="", split="")
+    features = [c for c in sites[0].columns if c not in (label, reading.group, reading.split)]
     if not features:
         problems.append(Problem("error", reading.path, "there is no column besides the label", "add feature columns"))
     kinds: dict[str, Kind] = {
@@ -126,7 +137,10 @@ def survey_of(reading: Reading) -> Survey:
     problems += more
     guessed = [f for f in features if kinds[f] == "category" and f not in reading.categories]
     problems += unclear_numbers(reading, sites, guessed, "name the column in --data.categories")
-    if reading.task == "auto":
+    if misfit := check_task(reading, sites[0].columns[label]):
+        problems.append(misfit)
+        return Survey(reading.path, tuple(problems))
+    if reading.task == "auto" and sites[0].columns[label].ndim == 1:
         problems += unclear_numbers(reading, sites, [label], "say --data.task classification")
         if kind_of([s.columns[label] for s in sites]) == "date":
             fix = "name another label column, --data.label NAME, or write it as a number of days"
@@ -138,7 +152,9 @@ def survey_of(reading: Reading) -> Survey:
             order = orders[feature][site.file] if feature in orders else ""
             columns[feature], more = clean_feature(site, feature, kinds[feature], reading.missing, order)
             problems += more
-        clean.append(replace(site, columns=columns | {label: site.columns[label]}))
+        roles, more = clean_roles(reading, site, columns)
+        problems += more
+        clean.append(replace(site, columns=columns | roles | {label: site.columns[label]}))
     task = task_of(reading, [s.columns[label] for s in sites])
     clean, more = clean_labels(clean, label, task)
     survey = Survey(
@@ -147,9 +163,12 @@ def survey_of(reading: Reading) -> Survey:
         tuple(clean),
         task,
         label,
-        kinds,
+        {f: kind for f, kind in kinds.items() if f != reading.time},
         orders,
         ordered({v for s in clean for v in _distinct(s.columns[label])}) if task == "classification" else (),
+        group=reading.group,
+        time=reading.time,
+        split=reading.split,
     )
     return replace(survey, problems=(*survey.problems, *_doubts(survey)))
 

@@ -23,7 +23,12 @@ def suspicions(survey: Survey, identifying: list[str]) -> list[Problem]:
     varying = [f for f in survey.features if f not in survey.constant]
     quantities = [f for f in varying if survey.kinds[f] == "number" and f not in identifying]
     numbers, texts = [*survey.numbers, *[label] * (not classes)], [*survey.categories, *[label] * classes]
-    telling = leaking(sites, varying, label, classes)
+    labels = [site.columns[label] for site in sites]
+    if survey.task == "survival":
+        telling = leaking(sites, varying, [y[:, 0] for y in labels], classes=False)
+        telling += leaking(sites, varying, [y[:, 1] for y in labels], classes=True)
+    else:
+        telling = leaking(sites, varying, labels, classes)
     return [
         *codes_told(path, [site.codes for site in sites]),
         *gaps_told(path, sites, survey.features),

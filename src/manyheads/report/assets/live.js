@@ -13,19 +13,19 @@ async function poll(known) {
     state.textContent = "The run's server has ended; this page keeps what it has.";
     return;
   }
-  if (news.rows.length && !views.size) return location.reload(); // the first evaluation says what there is to draw
-  for (const view of views.values()) {
-    const there = Object.keys(view.getState({ signals: () => false, data: () => true }).data);
-    for (const name of ["rows", "sites"]) {
-      if (!there.includes(name) || !news[name].length) continue;
-      if (name === "sites" || news.from < known) view.data(name, news[name]);
-      else view.insert(name, news[name]);
+  if (news.charts.some((name) => !(name in charts))) return location.reload(); // there is more to draw than before
+  if (news.rows.length) {
+    datasets.rows = news.from < known ? news.rows : [...datasets.rows, ...news.rows];
+    datasets.sites = news.sites;
+    for (const view of views.values()) {
+      const there = Object.keys(view.getState({ signals: () => false, data: () => true }).data);
+      for (const name of ["rows", "sites"]) if (there.includes(name)) view.data(name, datasets[name]);
       await view.runAsync();
     }
   }
   document.querySelector("#words p").textContent = news.words;
   if (news.finished) state.textContent = "The run has ended.";
-  else if (views.size) state.textContent = "The run goes on; new rounds appear by themselves.";
+  else if (news.next) state.textContent = "The run goes on; new rounds appear by themselves.";
   if (!news.finished) setTimeout(() => poll(news.next), EVERY);
 }
 

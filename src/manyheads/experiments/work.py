@@ -1,0 +1,88 @@
+"""The work of a comparison, spread over worker processes: whole runs, which are independent, one at a time each."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from manyheads.engines.executor import working
+from manyheads.experiments.alone import AloneTask, fit_alone
+from manyheads.experiments.study import Study
+from manyheads.experiments.trials import Trial
+
+__all__ = ["Do", "Progress", "Work", "at_work"]
+
+Progress = Callable[[int, str], None]
+"""called periodically with the number of rounds done, and what was just finished (or an empty string)"""
+SECONDS_BETWEEN_LOOKS = 0.3
+
+
+class Work(NamedTuple):
+    """Something to do: train a run, predict with the models of a trained one, or fit a model other than a network."""
+
+    trial: Trial | None = None
+    predict: bool = False
+    alone: AloneTask | None = None
+
+
+Do = Callable[[Sequence[Work]], None]
+
+
+@contextmanager
+def at_work(study: Study, workers: int, progress: Progress, say: Callable[[str], None]) -> Iterator[Do]:
+    """Provide a function that distributes work over worker processes.
+
+    Trials that share a run are trained once. ``say`` gets messages about damaged files that are redone.
+    """
+    method = study.training.engine.resolved_start_method()
+    with working(workers, method, study, _with_registered, (study,)) as executor:
+        begun: list[Trial] = []
+
+        def do(tasks: Sequence[Work]) -> None:
+            begun.extend(task.trial for task in tasks if task.trial)
+            once = list({_identity(study, task): task for task in tasks}.values())
+            for task, said in zip(once, executor.map(_done, None, once), strict=True):
+                for words in said:
+                    say(words)
+                progress(study.rounds_done(begun), str(task.trial or task.alone))
+
+        with _polling(lambda: progress(study.rounds_done(begun), "")):
+            yield do
+
+
+def _identity(study: Study, task: Work) -> Any:
+    """What makes tasks the same: trials of one run, unless its models are then scored in two ways."""
+    if task.trial is None:
+        return task.alone
+    return study.path(task.trial), task.predict and task.trial.models
+
+
+def _done(study: Study, common: None, task: Work) -> list[str]:
+    if task.trial is None:
+        return fit_alone(study, task.alone) if task.alone else []
+    return study.judge(task.trial) if task.predict else study.train(task.trial)
+
+
+def _with_registered(study: Study) -> Study:
+    study.register_classes()
+    return study
+
+
+@contextmanager
+def _polling(look: Callable[[], None]) -> Iterator[None]:
+    """Call ``look`` periodically in a thread: worker processes show their progress only by the histories they write."""
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(SECONDS_BETWEEN_LOOKS):
+            look()
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
