@@ -49,6 +49,7 @@ class Heart:
             label="disease",
             task="classification",
             categories=("cp", "restecg", "slope", "thal"),
+            indicators=False,  # what a hospital did not measure, it lacks of nearly all: they tell of the hospital alone
             scaling=self.scaling,
             test_fraction=self.test_fraction,
         )

@@ -45,7 +45,7 @@ def gaps_told(path: str, sites: Sequence[Site], features: Sequence[str]) -> list
     often = [f for f, count in missing.items() if often_missing(count, rows).any()]
     if often:
         message = f"missing in more than {100 * OFTEN:.0f} % of the rows of some site: {quoted(*often)}"
-        fix = "nothing to fix: an input tells where a number was missing (see --data.indicators)"
+        fix = "fill them in if you can; --data.indicators says which of them have an input that tells of the gaps"
         problems.append(Problem("warning", path, message, fix))
     return problems
 
