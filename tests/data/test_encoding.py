@@ -152,9 +152,7 @@ def test_a_workbook_read_later_becomes_what_the_federation_made_of_it(tmp_path):
     for client, file in enumerate(files):
         site = read_new_site(file, encoding)
         assert any("'share'" in w and "percent" in w for w in site.warnings)
-        rows = Samples.of([(np.arange(40), read_new_site(f, encoding).y) for f in files])
-        aside = set_aside(rows, 0.2, 4, strata=task_named(federation.task).strata)
-        train, test = (rows.where(part).client(client)[0] for part in (~aside, aside))
+        train, test = (part.rows[part.span(client)] for part in (federation.train, federation.test))
         x = encoding.of_site(site.samples, train).inputs(site.samples)
         assert np.array_equal(federation.train.client(client)[0], x[train])
         assert np.array_equal(federation.test.client(client)[0], x[test])

@@ -153,6 +153,18 @@ def test_dates_of_programs_are_those_of_people(tmp_path):
         np.testing.assert_array_equal(site.columns["seen"][:3], [days(2021, 4, 3), np.nan, days(2020, 1, 1)])
 
 
+def test_rows_are_divided_by_dates_as_people_write_them(tmp_path):
+    dates = [f"{1 + i % 28}/{1 + i % 12}/2021" for i in range(24)]
+    folder = folder_of(tmp_path, a=table("seen", dates), b=table("seen", dates))
+    made = Sites(path=str(folder), time="seen").federation(0)
+    assert made.columns.features == ("a",)
+    assert made.columns.dates == {}
+    assert sorted(made.train.times[made.train.span(0)]) + sorted(made.test.times[made.test.span(0)]) == sorted(
+        days(2021, 1 + i % 12, 1 + i % 28) for i in range(24)
+    )
+    assert "dates, read as days since 1970-01-01: 'seen' (day first)" in messages(check_sites(folder, time="seen"))
+
+
 def test_labels_are_no_dates(tmp_path):
     text = "v,label\n" + "".join(f"{i},2021-04-0{i % 3 + 1}\n" for i in range(12))
     (error,) = check_sites(folder_of(tmp_path, a=text, b=text)).errors

@@ -139,6 +139,20 @@ def test_a_feature_that_tells_the_target_is_told(tmp_path):
     assert [p.column for p in told(check_sites(write(tmp_path, **sites)), "tells the label")] == ["double"]
 
 
+def test_a_feature_that_tells_time_or_event_of_survival_is_told(tmp_path):
+    sites = {name: patients(site) for site, name in enumerate("ab")}
+    for site in sites.values():
+        event = site.pop("label")
+        site |= {"days": site["dose"] * 100 + site["age"], "event": event}
+        site |= {"weeks": site["days"] / 7, "cause": np.where(event == 1, "tumour", "")}
+    survey = check_sites(write(tmp_path, **sites), label="days,event")
+    assert survey.task == "survival"
+    assert [p.column for p in told(survey, "tells the label")] == ["weeks", "cause"]
+    twice = {name: [*column, *column[:2]] for name, column in sites["a"].items()}
+    (copies,) = told(check_sites(write(tmp_path, a=twice, b=sites["b"]), label="days,event"), "repeat others")
+    assert "2 of 62" in copies.message
+
+
 def test_few_samples_tell_no_leak(tmp_path):
     few = {name: {"v": [1, 2, 3, 4, 8, 9], "label": [0, 0, 0, 1, 1, 1]} for name in "abc"}
     assert not told(check_sites(write(tmp_path, **few)), "tells the label")

@@ -61,7 +61,7 @@ def test_a_workbook_gives_the_samples_of_the_same_csv(tmp_path):
     for kind in ("xlsx", "csv", "tsv"):
         (tmp_path / kind).mkdir()
     for site in "ab":
-        rows = [[float(rng.normal()) if i % 7 else None, "uvw"[i % 3], i % 2] for i in range(30)]
+        rows = [[float(rng.normal()) if i % 3 else None, "uvw"[i % 3], i % 2] for i in range(30)]
         workbook(tmp_path / "xlsx" / f"{site}.xlsx", HEAD, *rows)
         for kind, mark in (("csv", ","), ("tsv", "\t")):
             lines = [HEAD, *([*("" if v is None else repr(v) if v is row[0] else str(v) for v in row)] for row in rows)]
@@ -210,6 +210,13 @@ def test_damage_anywhere_is_read_or_refused(tmp_path):
         path.write_bytes(damaged)
         table, problems = read_table(path)
         assert (table is None) == any(p.severity == "error" for p in problems)
+
+
+def test_a_column_can_be_left_out_whatever_it_holds(tmp_path):
+    path = workbook(tmp_path / "a.xlsx", [*HEAD, "t", "f"], [30, "A", 0, time(9), "=A2"], [40, "B", 1, "#REF!", "=A3"])
+    assert read_table(path)[0] is None
+    assert list(columns_of(path, ignore=("t", "f"))) == HEAD
+    assert read_table(path, ignore=("t", "f"))[0].ignored == {"t", "f"}
 
 
 def test_the_sheet_is_a_setting_of_all_sites(tmp_path):

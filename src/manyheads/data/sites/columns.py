@@ -13,10 +13,10 @@ from manyheads.core.errors import UserError
 from manyheads.core.settings import settings
 from manyheads.data.sites.moments import Moments
 
-__all__ = ["OFTEN", "Columns"]
+__all__ = ["OFTEN", "Columns", "often_missing"]
 
-OFTEN = 0.05
-"""a column gets an indicator if more than this share of a site's values is missing"""
+OFTEN, FEWEST = 0.05, 5
+"""a column gets an indicator if more than this share of a site's values is missing, and at least so many"""
 
 
 @settings
@@ -86,7 +86,7 @@ class Columns:
         """From statistics of all sites' training rows; ``how`` are the other fields.
 
         ``indicate`` says which numbers get an indicator: none, all that are missing in some row, or, with auto, those
-        that are missing in more than 5 % of a site's rows.
+        that are often missing at some site.
         """
         own = [Moments.of(_stacked(t, numbers)[rows]) for t, rows in zip(tables, train, strict=True)]
         shared = Moments.merged(own)
@@ -94,15 +94,17 @@ class Columns:
         seen = {c: {v for t, rows in zip(tables, train, strict=True) for v in t[c][rows]} for c in categories}
         kept = {c: tuple(sorted(values - {None})) for c, values in seen.items() if len(values) > 1}
         constant = [n for n, v in zip(numbers, varies, strict=True) if not v]
-        gaps = [1 - m.count / len(rows) for m, rows in zip(own, train, strict=True) if len(rows)]
-        told = np.max(gaps, axis=0) > (OFTEN if indicate == "auto" else 0 if indicate else 1)
+        told = np.zeros(len(numbers), bool)
+        for moments, rows in zip(own, train, strict=True):
+            missing = len(rows) - moments.count
+            told |= often_missing(missing, len(rows)) if indicate == "auto" else (missing > 0) & indicate
         return cls(
             numbers=tuple(n for n, v in zip(numbers, varies, strict=True) if v),
             mean=tuple(shared.mean[varies].tolist()),
             deviation=tuple(shared.deviation[varies].tolist()),
             categories=kept,
             dropped=tuple(constant + [c for c in categories if c not in kept]),
-            indicators=tuple(n for n, v, t in zip(numbers, varies, told, strict=True) if v and t),
+            indicators=tuple(n for n, t in zip(numbers, varies & told, strict=True) if t),
             **how,
         )
 
@@ -132,6 +134,15 @@ class Columns:
             x = (x - self.mean) / self.deviation
         hot = [table[c][:, None] == np.array(values, object) for c, values in self.categories.items()]
         return np.concatenate([x, *hot, missing], axis=1).astype(np.float32)
+
+
+def often_missing(missing: np.ndarray, rows: int | np.ndarray) -> np.ndarray:
+    """Whether so many of a site's rows are missing that an indicator may tell something.
+
+    >>> often_missing(np.array([4, 5]), 20), often_missing(np.array([5, 6]), 100)
+    (array([False,  True]), array([False,  True]))
+    """
+    return (missing >= FEWEST) & (missing > OFTEN * rows)
 
 
 def _stacked(table: Mapping[str, np.ndarray], names: Sequence[str]) -> np.ndarray:

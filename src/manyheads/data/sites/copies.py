@@ -47,8 +47,8 @@ def _alike(sites: Sequence[Site], columns: Sequence[str]) -> float:
         values = np.concatenate([s.columns[name] for s in sites])
         if values.dtype == object:
             counts = np.array([*Counter(values.tolist()).values()])
-        else:
-            counts = np.unique(values, axis=0, return_counts=True)[1]  # two numbers if the label is survival's
+        else:  # of the label of survival, the time alone
+            counts = np.unique(values if values.ndim == 1 else values[:, 0], return_counts=True)[1]
         found *= float(((counts / len(values)) ** 2).sum())
     return found
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from manyheads.core.words import quoted
-from manyheads.data.sites.columns import OFTEN
+from manyheads.data.sites.columns import OFTEN, often_missing
 from manyheads.data.sites.problems import Problem
 from manyheads.data.sites.reading import Site
 from manyheads.data.sites.values import is_missing, written
@@ -34,17 +34,18 @@ def codes_told(path: str, tables: Sequence[Mapping[str, Sequence[str]]]) -> list
 
 def gaps_told(path: str, sites: Sequence[Site], features: Sequence[str]) -> list[Problem]:
     """Warnings for columns without any value at a site, and for columns with many missing values."""
-    shares = {f: [is_missing(s.columns[f]).mean() for s in sites] for f in features}
+    missing = {f: np.array([is_missing(s.columns[f]).sum() for s in sites]) for f in features}
+    rows = np.array([len(s.rows) for s in sites])
     problems = []
     for i, site in enumerate(sites):
-        empty = [f for f, share in shares.items() if share[i] == 1 and min(share) < 1]
+        empty = [f for f, count in missing.items() if count[i] == rows[i] and (count < rows).any()]
         if empty:
             fix = "check that they were never measured there"
             problems.append(site.warning(f"has no value of {quoted(*empty)}: filled in from the other sites", fix))
-    often = [f for f, share in shares.items() if any(part > OFTEN for part in share)]
+    often = [f for f, count in missing.items() if often_missing(count, rows).any()]
     if often:
         message = f"missing in more than {100 * OFTEN:.0f} % of the rows of some site: {quoted(*often)}"
-        fix = "nothing to fix: an input tells where a number was missing (see --data.indicators)"
+        fix = "fill them in if you can; --data.indicators says which of them have an input that tells of the gaps"
         problems.append(Problem("warning", path, message, fix))
     return problems
 

@@ -23,7 +23,7 @@ CELLS = 10_000_000
 
 
 def leaking(sites: Sequence[Site], features: Sequence[str], labels: Sequence[np.ndarray], classes: bool) -> list[str]:
-    """Features that predict the sites' labels almost perfectly at every site that has enough samples to tell."""
+    """Features that predict the label almost perfectly at every site that has enough samples to tell."""
     left, seen = list(features), 0
     for site, label in zip(sites, labels, strict=True):
         if not left:

@@ -159,10 +159,11 @@ def _arrays(path: Path, labelled: bool, pair: tuple[str, ...]) -> tuple[np.ndarr
             raise UserError(str(problems[0]))
         return *found, "y", []
     table, warnings = _table(path, labelled)
+    columns = dict(table.columns)
     known = (",".join(pair),) if pair else LABEL_NAMES
-    label = next((n for n in known if _label(table.columns, n) is not None), "")
-    y = _label(table.columns, label)
-    columns = {n: c for n, c in table.columns.items() if n not in (label, *label_pair(label, table.columns))}
+    label = next((n for n in known if _label(columns, n) is not None), "")
+    y = _label(columns, label)
+    columns = {n: c for n, c in columns.items() if n not in (label, *label_pair(label, columns))}
     if y is None and labelled:
         raise UserError(f"{path} has no label column", allowed=", ".join(known), fix="name it so")
     if not columns:

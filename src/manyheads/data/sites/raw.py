@@ -25,7 +25,7 @@ class RawTables:
     survey: Survey
     scale_target: bool
     how: Mapping[str, Any]
-    """the arguments of :meth:`Columns.fit` that no division of the rows changes"""
+    """the settings among the arguments of :meth:`Columns.fit`"""
 
     @property
     def rows(self) -> Samples:
@@ -84,6 +84,8 @@ class RawTables:
             survey.categories,
             label=survey.label,
             target=self._target_scaling(train),
+            booleans=survey.booleans,
+            dates=survey.dates,
             **self.how,
         )
         if not columns.features:

@@ -55,7 +55,7 @@ class Sites(Reading):
         if survey.errors:
             more = f"; {len(survey.errors) - 1} more errors" if len(survey.errors) > 1 else ""
             raise UserError(f"{survey.errors[0]}{more}; see all: manyheads data check {self.path}")
-        tables = RawTables(survey, self.scale_target, self._how(survey))
+        tables = RawTables(survey, self.scale_target, self._how())
         rows = tables.rows
         aside = tables.tested
         if aside is None:
@@ -72,16 +72,14 @@ class Sites(Reading):
             **tables.encoded(rows.where(~aside), test=rows.where(aside)),
         )
 
-    def _how(self, survey: Survey) -> dict[str, Any]:
-        """The arguments of :meth:`Columns.fit` that no division of the rows changes."""
+    def _how(self) -> dict[str, Any]:
+        """The settings among the arguments of :meth:`Columns.fit`."""
         owner = (self.client,) if self.client else CLIENT_NAMES
         return {
             "ignored": self.ignore + self.roles + (owner if Path(self.path).is_file() else ()),
             "scaling": self.scaling,
             "missing": self.missing,
-            "indicate": self.indicators,
-            "booleans": survey.booleans,
-            "dates": survey.dates,
             "missing_codes": self.missing_codes,
             "sheet": self.sheet,
+            "indicate": self.indicators,
         }

@@ -46,7 +46,7 @@ class Survey:
     kinds: dict[str, Kind] = field(default_factory=dict)
     """what each feature holds"""
     orders: dict[str, dict[str, str]] = field(default_factory=dict)
-    """of features that are dates: the order of day and month in each file"""
+    """of columns of dates: the order of day and month in each file"""
     labels: tuple[str, ...] = ()
     """of a classification: the names of the classes, in order"""
     group: str = ""
@@ -74,7 +74,7 @@ class Survey:
     @property
     def dates(self) -> dict[str, str]:
         """Features that are dates, with the order of day and month if it is the same in all files."""
-        orders = {f: set(by_file.values()) - {""} for f, by_file in self.orders.items()}
+        orders = {f: set(by_file.values()) - {""} for f, by_file in self.orders.items() if f in self.kinds}
         return {f: found.pop() if len(found) == 1 else "" for f, found in orders.items()}
 
     @property
@@ -83,8 +83,9 @@ class Survey:
 
     @cached_property
     def constant(self) -> tuple[str, ...]:
-        """Features with at most one value over all sites."""
-        values = {f: {v for s in self.sites for v in _distinct(s.columns[f])} for f in self.features}
+        """Features with at most one value over all sites; of a category, none is a value, too."""
+        values = {f: {v for s in self.sites for v in _distinct(s.columns[f])} for f in self.numbers}
+        values |= {f: {v for s in self.sites for v in s.columns[f].tolist()} for f in self.categories}
         return tuple(f for f, seen in values.items() if len(seen) <= 1)
 
     def facts(self) -> dict[str, Any]:
@@ -163,7 +164,7 @@ def survey_of(reading: Reading) -> Survey:
         task,
         label,
         {f: kind for f, kind in kinds.items() if f != reading.time},
-        {f: by_file for f, by_file in orders.items() if f != reading.time},
+        orders,
         ordered({v for s in clean for v in _distinct(s.columns[label])}) if task == "classification" else (),
         group=reading.group,
         time=reading.time,

@@ -23,6 +23,12 @@ def suspicions(survey: Survey, identifying: list[str]) -> list[Problem]:
     varying = [f for f in survey.features if f not in survey.constant]
     quantities = [f for f in varying if survey.kinds[f] == "number" and f not in identifying]
     numbers, texts = [*survey.numbers, *[label] * (not classes)], [*survey.categories, *[label] * classes]
+    labels = [site.columns[label] for site in sites]
+    if survey.task == "survival":
+        telling = leaking(sites, varying, [y[:, 0] for y in labels], classes=False)
+        telling += leaking(sites, varying, [y[:, 1] for y in labels], classes=True)
+    else:
+        telling = leaking(sites, varying, labels, classes)
     return [
         *codes_told(path, [site.codes for site in sites]),
         *gaps_told(path, sites, survey.features),
@@ -32,24 +38,11 @@ def suspicions(survey: Survey, identifying: list[str]) -> list[Problem]:
             for f in identifying
             if f in survey.numbers
         ),
-        *(
-            _doubt(path, f, "tells the label almost by itself: was it known before the label?")
-            for f in _telling(survey, varying)
-        ),
+        *(_doubt(path, f, "tells the label almost by itself: was it known before the label?") for f in telling),
         *copied_rows(path, sites, numbers, texts),
         *copied_columns(path, sites, varying),
         *other_units(path, sites, quantities),
     ]
-
-
-def _telling(survey: Survey, features: list[str]) -> list[str]:
-    """Features that tell the label; of survival, the time or the event."""
-    labels = [site.columns[survey.label] for site in survey.sites]
-    if survey.task != "survival":
-        return leaking(survey.sites, features, labels, survey.task == "classification")
-    times, events = ([y[:, i] for y in labels] for i in (0, 1))
-    telling = {*leaking(survey.sites, features, times, False), *leaking(survey.sites, features, events, True)}
-    return [f for f in features if f in telling]
 
 
 def _doubt(path: str, feature: str, message: str) -> Problem:

@@ -56,7 +56,7 @@ def read_table(
         ".csv": read_csv,
         ".tsv": read_csv,
         ".gz": read_csv,
-        ".xlsx": partial(read_workbook, sheet=sheet),
+        ".xlsx": partial(read_workbook, sheet=sheet, ignore=ignore),
         ".parquet": read_parquet,
         ".npz": partial(read_npz, labelled=labelled),
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import warnings
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,8 @@ OLD = b"\xd0\xcf\x11\xe0"
 """how workbooks of Excel before 2007 begin, and those with a password"""
 
 
-def read_workbook(path: Path, sheet: str = "") -> Found:
-    """The columns of a sheet: the named one, or the first that holds values."""
+def read_workbook(path: Path, sheet: str = "", ignore: Collection[str] = ()) -> Found:
+    """The columns of a sheet: the named one, or the first that holds values. Those to ignore are given as blank."""
     with path.open("rb") as file:
         if file.read(len(OLD)) == OLD:
             raise Unreadable("is an old workbook, or has a password", "save it as .xlsx, without a password")
@@ -44,9 +44,9 @@ def read_workbook(path: Path, sheet: str = "") -> Found:
         for row in _rows(sheets[name]) if name in full else ():
             rows.append([cell.value for cell in row])
             blank |= {(c.row, c.column) for c in _there(row) if c.value is None and c.data_type == "n"}
-        columns = _columns(rows)
+        columns = _columns(rows, ignore)
     if blank:
-        _check_computed(path, name, blank, list(columns))
+        _check_computed(path, name, blank, list(columns), ignore)
     if len(full) < 2 or sheet:
         return Found(columns)
     message = f"{len(full)} sheets hold values, {quoted(*full, most=5)}: {quoted(name)} is read"
@@ -86,15 +86,15 @@ def _rows(sheet: Any) -> Iterator[tuple[Any, ...]]:
             yield row
 
 
-def _columns(rows: Sequence[list[Any]]) -> dict[str, Any]:
+def _columns(rows: Sequence[list[Any]], ignore: Collection[str]) -> dict[str, Any]:
     """The columns below the header, without those that are blank altogether."""
     if not rows:
         return {}
     width = max(i for row in rows for i, value in enumerate(row, 1) if value not in (None, ""))
     header, *body = ([*row[:width], *[None] * (width - len(row))] for row in rows)
-    names = [str(name).strip() if name is not None else "" for name in header]
+    names = [printable(str(name).strip()) if name is not None else "" for name in header]
     check_names(names, "the first row of the sheet")
-    return {name: _column([row[i] for row in body], name) for i, name in enumerate(names)}
+    return {n: _column([None if n in ignore else row[i] for row in body], n) for i, n in enumerate(names)}
 
 
 def _column(cells: Sequence[Any], name: str) -> Any:
@@ -127,15 +127,18 @@ def _there(row: Sequence[Any]) -> list[Any]:
     return [cell for cell in row if hasattr(cell, "row")]
 
 
-def _check_computed(path: Path, sheet: str, blank: set[tuple[int, int]], names: Sequence[str]) -> None:
+def _check_computed(
+    path: Path, sheet: str, blank: set[tuple[int, int]], names: Sequence[str], ignore: Collection[str]
+) -> None:
     """Refuse a formula among the ``blank`` cells: the program that wrote it did not compute its value."""
     with _opened(path, values=False) as book:
         rows = [_there(row) for row in _rows(next(s for s in book.worksheets if printable(s.title) == sheet))]
     for cell in (cell for row in rows for cell in row if cell.data_type == "f"):
-        if (cell.row, cell.column) in blank:
+        column = dict(enumerate(names, 1)).get(cell.column)
+        if (cell.row, cell.column) in blank and column not in ignore:
             raise Unreadable(
                 f"the formula in {cell.coordinate} has no value",
                 "open the file in Excel or LibreOffice, which computes it, and save it",
                 cell.row - rows[0][0].row,
-                dict(enumerate(names, 1)).get(cell.column),
+                column,
             )
