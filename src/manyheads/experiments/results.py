@@ -12,7 +12,7 @@ from manyheads.core.files import content
 from manyheads.core.machine import Machine
 from manyheads.core.plain import plain
 from manyheads.core.quantities import Quantity, named_quantity
-from manyheads.core.records import Real, from_table, to_table
+from manyheads.core.records import from_table, to_table
 from manyheads.core.sealed import fingerprint, read_json, write_json
 from manyheads.experiments.describe import FederationFacts
 from manyheads.experiments.gains import Gain, SiteAdvice

@@ -49,6 +49,7 @@ class Heart:
             label="disease",
             task="classification",
             categories=("cp", "restecg", "slope", "thal"),
+            missing_codes=("chol=0", "trestbps=0"),
             scaling=self.scaling,
             test_fraction=self.test_fraction,
         )

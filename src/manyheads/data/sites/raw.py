@@ -25,7 +25,7 @@ class RawTables:
     survey: Survey
     scale_target: bool
     how: Mapping[str, Any]
-    """the settings among the fields of :class:`Columns`"""
+    """the arguments of :meth:`Columns.fit` that no division of the rows changes"""
 
     @property
     def rows(self) -> Samples:
