@@ -203,8 +203,6 @@ def _show(result: ComparisonResult, out: Path, page: Path) -> None:
             for site in result.sites:
                 console.print(f"{site.name}: {site.text}")
         console.print(result.check)
-    for warning in result.data.warnings:
-        console.print(f"about the data: {warning}")
     console.print(f"\nresults  {out / RESULTS}\nreport   {page}", soft_wrap=True)
     if result.next_step:
         console.print(f"train    {result.next_step}", soft_wrap=True)
