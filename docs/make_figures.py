@@ -1,13 +1,20 @@
-"""Draw the pictures of the documentation from real runs: ``python docs/make_figures.py``."""
+"""Draw the pictures of the documentation from real runs: ``python docs/make_figures.py``.
+
+``python docs/make_figures.py FOLDER`` takes a picture of the first screen of a comparison's report instead.
+"""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import altair as alt
 
 from manyheads import SGD, FedAvg, FedRep, Local, simulate
 from manyheads.data import Classes, Digits, federate
+from manyheads.report import write_report
 
 IMAGES = Path(__file__).parent / "img"
 
@@ -39,6 +46,17 @@ def digits() -> alt.Chart:
     return (band + base.mark_line().encode(y=y)).properties(width=520, height=260, title=title)
 
 
+def first_screen(report: Path) -> None:
+    """Take a picture of the first screen of a report, with Chromium."""
+    with tempfile.TemporaryDirectory() as profile:
+        flags = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1280,800"]
+        taken = [f"--user-data-dir={profile}", f"--screenshot={IMAGES / 'report.png'}", "--virtual-time-budget=20000"]
+        subprocess.run(["chromium", *flags, *taken, report.resolve().as_uri()], check=True)
+
+
 if __name__ == "__main__":
     IMAGES.mkdir(exist_ok=True)
-    digits().save(IMAGES / "digits.svg")
+    if sys.argv[1:]:
+        first_screen(write_report(Path(sys.argv[1])))
+    else:
+        digits().save(IMAGES / "digits.svg")

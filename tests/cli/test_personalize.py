@@ -207,7 +207,7 @@ def test_a_new_site_with_its_columns_in_another_order_and_a_ward_nobody_knew(tmp
     assert [w for w in facts["warnings"] if "'ward'" in w and "'Z'" in w]
     assert facts["after"]["accuracy"] > facts["alone"]["majority"]["accuracy"]
     card = json.loads((tmp_path / "model" / "card.json").read_text())
-    assert card["input"]["features"] == ["age", "dose", "ward=A", "ward=B", "ward=C"]
+    assert card["input"]["features"] == ["age", "dose", "ward=A", "ward=B", "ward=C", "age missing"]
     results = []
     for columns in (("age", "dose", "ward", "outcome"), ("ward", "outcome", "dose", "age")):
         for engine in ("model", "onnx"):

@@ -55,7 +55,8 @@ Curve = Annotated[
 def personalize(
     run: Annotated[Path, typer.Argument(help="folder of a trained run", show_default=False)],
     data: Annotated[
-        Path, typer.Argument(help="the new client's samples with labels: CSV, Parquet or NPZ", show_default=False)
+        Path,
+        typer.Argument(help="the new client's samples with labels: CSV, Excel, Parquet or NPZ", show_default=False),
     ],
     *,
     out: Annotated[Path, typer.Option(help="folder for the model; must be new or empty", show_default=False)],
