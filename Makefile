@@ -30,7 +30,7 @@ $(DOCS): $(NEEDS) | $(BIN)/python
 	touch $@ $(BASE)
 
 demo: $(BASE)
-	$(BIN)/manyheads compare digits --partition dirichlet:1 --clients 15 --rounds 20 --seeds 3
+	$(BIN)/manyheads compare heart --methods fedavg,fedavg+ft,fedprox,fedper,fedrep,ditto --rates 0.01,0.03,0.1 --batch 32 --seeds 2
 
 # two processes of tests: many of them start processes of their own
 test: $(DEV)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn import set_config
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.model_selection import KFold, StratifiedKFold
@@ -16,7 +17,8 @@ from manyheads.experiments.differences import Scored, scored
 from manyheads.experiments.outcomes import OutOfFold
 from manyheads.metrics import METRICS, Predictions
 
-SITES, FEATURES, FOLDS, FRESH = 4, 10, 5, 1000
+set_config(assume_finite=True, skip_parameter_validation=True)  # most of the time otherwise
+SITES, FEATURES, FRESH = 4, 10, 1000
 DIRECTIONS = (1 + 0.5 * np.random.default_rng(0).normal(size=(SITES, FEATURES))) / FEATURES**0.5
 """in which features tell the label, at each site: alike, but not the same"""
 Data = tuple[np.ndarray, np.ndarray]
@@ -40,6 +42,7 @@ class Problem:
     first: tuple[str, bool] = ("logistic", True)
     """name of a model, and whether it is trained on the data of all sites"""
     second: tuple[str, bool] = ("logistic", False)
+    folds: int = 5
 
 
 class Tried(NamedTuple):
@@ -53,7 +56,7 @@ def crossed(rng: np.random.Generator, p: Problem) -> Tried:
     """One repetition: new samples, divided, and both models trained on all but each fold."""
     sites, fresh = ([_sample(rng, p, d, n) for d in DIRECTIONS] for n in (p.samples, FRESH))
     kind = KFold if p.metric == "rmse" else StratifiedKFold
-    dealt = [list(kind(FOLDS, shuffle=True, random_state=int(rng.integers(2**31))).split(x, y)) for x, y in sites]
+    dealt = [list(kind(p.folds, shuffle=True, random_state=int(rng.integers(2**31))).split(x, y)) for x, y in sites]
     fold = np.concatenate([_fold_of(own, p.samples) for own in dealt])
     found = [_evaluated(p, model, sites, fresh, dealt) for model in (p.first, p.second)]
     metric, labels = METRICS[p.metric](), np.concatenate([y for _, y in sites])
@@ -81,8 +84,8 @@ def _evaluated(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Outputs for the samples of all sites, out of fold, and the model's scores on fresh samples, [sites, folds]."""
     name, shared = model
-    outputs, values = [[np.empty(0)] * len(y) for _, y in sites], np.empty((SITES, FOLDS))
-    for k in range(FOLDS):
+    outputs, values = [[np.empty(0)] * len(y) for _, y in sites], np.empty((SITES, p.folds))
+    for k in range(p.folds):
         parts = [(x[own[k][0]], y[own[k][0]]) for (x, y), own in zip(sites, dealt, strict=True)]
         together = [np.concatenate(each) for each in zip(*parts, strict=True)]
         common = MODELS[name]().fit(*together) if shared else None

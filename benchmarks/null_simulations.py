@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy
 import sklearn
-from learners import FOLDS, Problem, crossed
+from learners import Problem, crossed
 from outcomes import Scenario, draw
 from scipy import stats
 
@@ -142,8 +142,8 @@ def _unfolded(sites: list[Differences], kind: Kind) -> Estimate:
 def _nadeau_bengio(sites: list[Differences], kind: Kind) -> tuple[float, float]:
     """Student's t with the corrected variance of Nadeau and Bengio 2003, from the values of the folds."""
     found = overall(sites, kind)
-    ratio = 1 / FOLDS + 1 / (FOLDS - 1)
-    half = stats.t.ppf(0.975, FOLDS - 1) * (found.runs.variance * FOLDS * ratio) ** 0.5
+    ratio = 1 / found.folds + 1 / (found.folds - 1)
+    half = stats.t.ppf(0.975, found.folds - 1) * (found.runs.variance * found.folds * ratio) ** 0.5
     return found.value - half, found.value + half
 
 
@@ -216,6 +216,8 @@ def tasks() -> Iterator[Task]:
             ("rmse", ("ridge", True), ("ridge", False)),
         ):
             yield Task("learners", learned, (Problem(metric, samples, signal, first, second),), 250)
+    for folds, signal in product((2, 10, 20), (0.0, 1.0)):
+        yield Task("learners", learned, (Problem(signal=signal, folds=folds),), 250)
 
 
 def main() -> None:
@@ -229,9 +231,10 @@ def main() -> None:
     chosen = [task for task in tasks() if not args.sections or task.section in args.sections]
     sections: dict[str, list[dict[str, Any]]] = {}
     with ProcessPoolExecutor(args.workers) as pool:
+        order = [sum(other.section == task.section for other in chosen[:i]) for i, task in enumerate(chosen)]
         done = [
             pool.submit(task.run, *task.arguments, max(round(args.share * task.repetitions), 10), seed)
-            for seed, task in enumerate(chosen)
+            for seed, task in zip(order, chosen, strict=True)
         ]
         for task, result in zip(chosen, done, strict=True):
             found = {name: [round(x, 5) for x in pair] for name, pair in result.result().items()}

@@ -151,6 +151,7 @@ def learners(sections: dict[str, list[Row]]) -> str:
                 [
                     varied["metric"],
                     str(varied["samples"]),
+                    str(varied["folds"]),
                     signal,
                     about,
                     f"{ratio[0]:.2f} ± {ratio[1]:.2f}",
@@ -158,7 +159,17 @@ def learners(sections: dict[str, list[Row]]) -> str:
                     percent(mean),
                 ]
             )
-    head = ["metric", "samples", "signal", "of", "deviation, over samples'", "ours", "samples alone", "Nadeau-Bengio"]
+    head = [
+        "metric",
+        "samples",
+        "folds",
+        "signal",
+        "of",
+        "deviation, over samples'",
+        "ours",
+        "samples alone",
+        "Nadeau-Bengio",
+    ]
     return table([*head, "ours, mean of sites"], rows)
 
 

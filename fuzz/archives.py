@@ -1,4 +1,4 @@
-"""Sites as NPZ and Parquet files, one of them odd."""
+"""Sites as NPZ, Parquet and Excel files, one of them odd."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from fuzz.damage import CHANGES
 
-__all__ = ["as_npz", "as_parquet"]
+__all__ = ["as_npz", "as_parquet", "as_workbook"]
 
 
 def as_npz(sites: Path, rng: Random) -> str:
@@ -140,6 +140,52 @@ def as_parquet(sites: Path, rng: Random) -> str:
     data, what = rng.choice(CHANGES)(path.read_bytes(), rng)
     path.write_bytes(data)
     return f"site0.parquet: {what or 'unchanged'}"
+
+
+def as_workbook(sites: Path, rng: Random) -> str:
+    """All sites as workbooks of Excel, one of them odd: a cell, the sheets, or a part of the file."""
+    _clear(sites)
+    rows = [["age", "ward", "label"], *([i % 5, "abc"[i % 3], ["ill", "well"][i % 2]] for i in range(12))]
+    for i in range(3):
+        _workbook(sites / f"site{i}.xlsx", rows)
+    path, form = sites / "site0.xlsx", rng.random()
+    if form < 0.5:
+        cell = rng.choice(WORKBOOK_CELLS)
+        for row in rng.sample(rows, rng.choice([1, 1, 5, len(rows)])):
+            row[rng.randrange(3)] = cell
+        _workbook(path, rows, rng.choice([0, 0, 1, 3]))
+        return f"site0.xlsx: cells such as {str(cell)[:40]!r}"
+    if form < 0.6:
+        _workbook(path, rows[: rng.choice([0, 1])])
+        return "site0.xlsx: no rows"
+    with zipfile.ZipFile(path) as packed:
+        parts = {name: packed.read(name) for name in packed.namelist()}
+    name = rng.choice([*parts]) if form < 0.9 else ""
+    if name:  # else the whole file
+        parts[name], what = rng.choice(CHANGES)(parts[name], rng)
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
+            for part, data in parts.items():
+                packed.writestr(part, data)
+    else:
+        data, what = rng.choice(CHANGES)(path.read_bytes(), rng)
+        path.write_bytes(data)
+    return f"site0.xlsx {name}: {what or 'unchanged'}"
+
+
+WORKBOOK_CELLS: list[Any] = [
+    *(None, "", "NA", "#N/A", "#REF!", "=A1+1", "=", "TRUE", True, "1,5", "23%", 1e308, 10**30, -0.0, "x" * 30_000),
+    *(datetime.date(2020, 1, 1), datetime.datetime(1900, 1, 1), datetime.time(12), datetime.timedelta(3), "03/04/2021"),
+]
+
+
+def _workbook(path: Path, rows: list[list[Any]], more_sheets: int = 0) -> None:
+    import openpyxl
+
+    book = openpyxl.Workbook()
+    for sheet in [book.active, *(book.create_sheet() for _ in range(more_sheets))]:
+        for row in rows:
+            sheet.append(row)
+    book.save(path)
 
 
 def _clear(sites: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 
 from fuzz import hostile
-from fuzz.archives import as_npz, as_parquet
+from fuzz.archives import as_npz, as_parquet, as_workbook
 from fuzz.bases import Bases
 from fuzz.child import command
 from fuzz.damage import CHANGES
@@ -21,7 +21,7 @@ CELLS = [
     "", " ", "NA", "n/a", "NaN", "inf", "-inf", "1e999", "1e308", "-1e308", "1,5", "1.234,5", "23%", "$5", "5 kg",
     "1_000", "0x1F", "TRUE", "false", "2020-01-01", "12:30", "\uff11\uff12", "½", "#REF!", "=1+1", "'", '"', '""',
     'a"b', "a,b", "a;b", "\x1b[31m", "[/x]", "<script>", "é", "日本", "\ufeff", "x" * 5000, "9" * 400, "-0", "1e-320",
-    "\x00", "a\u2028b", "None",
+    "\x00", "a\u2028b", "None", "03/04/2021", "31.12.2020", "2020-02-30", "yes", "no", "-", "+", ".", "-9", "999",
 ]
 # fmt: on
 SMALL = ["--rounds", "1", "--workers", "1", "--model.hidden", "4"]
@@ -255,5 +255,6 @@ def _few(sites: Path, rng: Random) -> str:
     return f"{left} sites of {rows} rows"
 
 
-WAYS = [_cell, _cell, _column, _header, _form, _bytes, _odd_file, _few, as_npz, as_npz, as_parquet, as_parquet]
+WAYS = [_cell, _cell, _column, _header, _form, _bytes, _odd_file, _few]
+WAYS += [as_npz, as_npz, as_parquet, as_parquet, as_workbook, as_workbook]
 TABLES = Tables()

@@ -123,6 +123,7 @@ def _too_long(number: int, frame: object) -> None:
 def _imported() -> None:
     """What commands import as they go, so that no case pays for it; and one thread, which alone survives a fork."""
     import altair  # noqa: F401
+    import openpyxl  # noqa: F401
     import pyarrow.parquet  # noqa: F401
     import sklearn.datasets  # noqa: F401
     import torch

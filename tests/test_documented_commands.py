@@ -61,6 +61,9 @@ def smaller(command: str) -> list[str]:
     put("--workers", 1)
     if words[0] == "compare" and "--resume" not in words:
         put("--seeds", 1)
+        put("--folds", 1)
+        put("--baselines", "majority")
+        put("--pooled", "false")
         put("--rates", 0.1)
         own = any(re.search(r"\w:[A-Z]", w) for w in words)  # a class of the page's own
         if not own and not any(w.endswith(".toml") for w in words):

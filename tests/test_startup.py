@@ -20,6 +20,7 @@ HEAVY = {
     "onnx",
     "onnxruntime",
     "onnxscript",
+    "openpyxl",
     "pandas",
     "pyarrow",
     "scipy",

@@ -17,7 +17,9 @@ from manyheads import UserError, compare
 from manyheads.data import Digits, Iid, federate
 
 SMALL = ["compare", "--data", "digits", "--partition", "classes:3", "--clients", 6, "--rounds", 2, "--seeds", 2]
-SMALL += ["--methods", "fedavg,fedavg+ft,fedrep", "--rates", "0.05,0.2"]
+QUICK = ["--folds", 2, "--baselines", "majority,linear", "--pooled", "false"]
+SMALL += ["--methods", "fedavg,fedavg+ft,fedrep", "--rates", "0.05,0.2", "--metric", "accuracy", *QUICK]
+FEDERATED = ["fedavg", "fedavg+ft", "fedrep"]
 
 
 @pytest.fixture(scope="module")
@@ -30,17 +32,22 @@ def done(tmp_path_factory):
 
 def test_one_json_object_with_all_that_was_asked_for(tmp_path, capsys):
     facts = facts_of(capsys, *SMALL, "--out", tmp_path / "out")
-    assert list(facts["methods"]) == ["local", "fedavg", "fedavg+ft", "fedrep"]
+    assert list(facts["methods"]) == ["alone", "majority", "linear", "local", *FEDERATED]
+    assert (facts["folds"], facts["score"], facts["reason"]) == (2, "accuracy", "it was asked for")
     for name, method in facts["methods"].items():
         low, high = method["interval"]
         assert low <= method["accuracy"] <= high
         assert method["worst_decile"] <= method["accuracy"]
         assert len(method["per_seed"]) == 2
-        assert (method["bytes"] == 0) == (name == "local")
-        if name != "local":
+        assert (method.get("bytes", 0) > 0) == (name in FEDERATED)
+        if name in FEDERATED:
             assert [row["client"] for row in method["gains"]] == list(range(6))
             assert all(row["interval"][0] <= row["gain"] <= row["interval"][1] for row in method["gains"])
             assert sum(method["gain"]["clients"].values()) == 6
+            assert method["passes"] > 0
+            assert [choice["fold"] for choice in method["choices"]] == [0, 1]
+    assert [site["client"] for site in facts["sites"]] == list(range(6))
+    assert all(site["text"] and site["alone_model"] in ("majority", "linear", "local") for site in facts["sites"])
     assert facts["recommendation"]["text"]
     assert facts["out"] == str(tmp_path / "out")
     assert facts["report"] == str(tmp_path / "out" / "report.html")
@@ -58,7 +65,18 @@ def test_a_resume_that_is_refused_leaves_the_comparison_as_it_was(done, flag, ca
 
 
 def test_further_metrics_and_chosen_monitors(tmp_path, capsys):
-    words = ["--methods", "fedavg", "--rates", 0.1, "--metric", "loss", "--monitor", "drift", "--out", tmp_path / "out"]
+    words = [
+        "--methods",
+        "fedavg",
+        "--rates",
+        0.1,
+        "--metrics",
+        "loss",
+        "--monitor",
+        "drift",
+        "--out",
+        tmp_path / "out",
+    ]
     facts = facts_of(capsys, *SMALL, *words)
     fedavg = facts["methods"]["fedavg"]
     assert list(fedavg["monitors"]) == ["drift"]
@@ -68,6 +86,7 @@ def test_further_metrics_and_chosen_monitors(tmp_path, capsys):
     rows = capsys.readouterr().out.splitlines()
     assert any("loss" in row.split() for row in rows[:4])
     assert any(row.startswith("fedavg") and f" {loss['mean']:.3g} " in row for row in rows)
+    assert any(row.startswith("accuracy decides: it was asked for") for row in rows)
     assert "unknown metric" in error_of(capsys, *SMALL, "--metric", "none", "--out", tmp_path / "b")
 
 
@@ -103,7 +122,8 @@ def test_runs_with_other_settings_of_a_method_stand_beside_those_that_are_there(
     both = {p: p.stat().st_mtime_ns for p in done.glob("runs/*/history.jsonl")}
     assert len(both) > len(before)
     facts_of(capsys, "compare", "--resume", "--out", done, "--batch", 10)
-    assert {p: p.stat().st_mtime_ns for p in done.glob("runs/*/history.jsonl")} == both
+    again = {p: p.stat().st_mtime_ns for p in done.glob("runs/*/history.jsonl")}
+    assert again == both
 
 
 def test_the_users_own_sites(tmp_path, capsys):
@@ -115,13 +135,13 @@ def test_the_users_own_sites(tmp_path, capsys):
         x = rng.normal(size=(50, 3))
         rows = [f"{a:.3f},{b:.3f},{c:.3f},{'yes' if a + b > 0 else 'no'}" for a, b, c in x]
         (folder / f"{name}.csv").write_text("\n".join(["a,b,c,label", *rows]))
-    rest = ["--rounds", 2, "--seeds", 1, "--rates", 0.1, "--methods", "fedavg"]
+    rest = ["--rounds", 2, "--seeds", 1, "--rates", 0.1, "--methods", "fedavg", *QUICK]
     facts = facts_of(capsys, "compare", folder, *rest, "--out", tmp_path / "a")
     assert [row["name"] for row in facts["methods"]["fedavg"]["gains"]] == ["east", "north", "south"]
-    assert "one seed" in facts["recommendation"]["text"]
+    assert "150 test samples in 2 folds, 1 seed" in facts["recommendation"]["text"]
     described = tmp_path / "study.toml"
     described.write_text(
-        f'rounds = 2\n[data]\nname = "sites"\npath = "{folder}"\n[compare]\nmethods = ["fedrep"]\nseeds = 1\nrates = [0.1]\n'
+        f'rounds = 2\n[data]\nname = "sites"\npath = "{folder}"\n[compare]\nmethods = ["fedrep"]\nseeds = 1\nfolds = 1\nrates = [0.1]\n'
         "[compare.options.fedrep]\nhead_epochs = 3\n"
     )
     facts = facts_of(capsys, "compare", described, "--out", tmp_path / "b")
@@ -156,7 +176,7 @@ def test_what_a_resume_is_refused_for_does_not_stay_in_the_settings(done, capsys
 
 
 def test_results_of_other_settings_than_those_beside_them_are_noticed(tmp_path, capsys):
-    few = ["compare", "--data", "digits", "--clients", 3, "--rounds", 1, "--seeds", 1, "--methods", "fedavg"]
+    few = ["compare", "--data", "digits", "--clients", 3, "--rounds", 1, "--seeds", 1, "--methods", "fedavg", *QUICK]
     facts = {}
     for seed in (0, 1):
         arguments = [*few, "--rates", "0.1", "--seed", seed, "--out", tmp_path / f"{seed}", "--workers", 1]

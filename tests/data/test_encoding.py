@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
+from datetime import datetime, timedelta
 
 import numpy as np
+import openpyxl
 import pytest
 
 from manyheads.core.errors import UserError
@@ -97,7 +100,8 @@ def test_a_category_never_seen_is_encoded_like_a_missing_one_and_told(folder, tm
         pair.append(read_new_site(write(tmp_path / "new.csv", changed), encoding))
     missing, unknown = pair
     assert np.array_equal(encoding.inputs(missing.samples), encoding.inputs(unknown.samples))
-    assert encoding.inputs(unknown.samples)[2, 2:].tolist() == [0, 0, 0]
+    assert encoding.columns.features[2:5] == ("ward=A", "ward=B", "ward=C")
+    assert encoding.inputs(unknown.samples)[2, 2:5].tolist() == [0, 0, 0]
     assert missing.warnings == ()
     assert "'ward'" in unknown.warnings[0]
     assert "'Z'" in unknown.warnings[0]
@@ -118,6 +122,68 @@ def test_the_column_that_names_the_client_is_left_out_of_a_later_table(folder, t
     encoding = Sites(path=str(table), label="outcome").federation(0).encoding
     later = write(tmp_path / "new.csv", [{**row, "client": "s9"} for row in rows_of(9)], (*NAMES, "client"))
     assert read_new_site(later, encoding).warnings == ()
+
+
+def as_people_have_them(folder, seed: int, rows: int = 40):
+    """A workbook with dates, booleans, codes of missing values and percents, on its second sheet."""
+    rng = np.random.default_rng(seed)
+    book = openpyxl.Workbook()
+    book.active.append(["exported on Monday"])
+    sheet = book.create_sheet("Data")
+    sheet.append(["seen", "smokes", "chol", "share", "outcome"])
+    for i in range(rows):
+        seen = datetime(2020, 1, 1) + timedelta(days=int(rng.integers(500)))
+        smokes = "?" if i % 9 == 0 else str(rng.choice(["yes", "no"]))
+        chol = 0 if rng.random() < 0.2 else int(rng.integers(100, 300))
+        share = f"{rng.integers(100)}%"
+        sheet.append([seen, smokes, chol, share, str(rng.choice(["ill", "well"]))])
+    book.save(folder / f"s{seed}.xlsx")
+    return folder / f"s{seed}.xlsx"
+
+
+def test_a_workbook_read_later_becomes_what_the_federation_made_of_it(tmp_path):
+    (tmp_path / "sites").mkdir()
+    files = [as_people_have_them(tmp_path / "sites", seed) for seed in range(2)]
+    settings = {"label": "outcome", "sheet": "Data", "missing_codes": ("chol=0",)}
+    federation = Sites(path=str(tmp_path / "sites"), **settings).federation(4)
+    names = ("seen", "smokes", "chol", "share")
+    assert federation.columns.features == (*names, "smokes missing", "chol missing")
+    encoding = through_json(federation.encoding)
+    for client, file in enumerate(files):
+        site = read_new_site(file, encoding)
+        assert any("'share'" in w and "percent" in w for w in site.warnings)
+        train, test = (part.rows[part.span(client)] for part in (federation.train, federation.test))
+        x = encoding.of_site(site.samples, train).inputs(site.samples)
+        assert np.array_equal(federation.train.client(client)[0], x[train])
+        assert np.array_equal(federation.test.client(client)[0], x[test])
+    later = tmp_path / "new.csv"
+    later.write_text("seen,smokes,chol,share\n2020-02-01,yes,0,50%\n2020-02-02 12:00,1,200,60%\n")
+    samples = read_new_site(later, encoding, labelled=False).samples
+    assert samples["seen"].tolist() == [18293, 18294.5]
+    assert samples["smokes"].tolist() == [1, 1]
+    np.testing.assert_array_equal(samples["chol"], [np.nan, 200])
+    later.write_text("seen,smokes,chol,share\n2020-02-01,often,0,50%\n")
+    with pytest.raises(UserError, match="row 1, column 'smokes': neither true nor false: 'often'"):
+        read_new_site(later, encoding, labelled=False)
+
+
+@pytest.mark.parametrize(("sites", "read"), [(["31/12/2020"], "day first"), (["12/31/2020"], "month first")])
+def test_dates_that_can_be_read_in_two_ways_are_read_as_at_the_sites_of_the_run(tmp_path, sites, read):
+    (tmp_path / "sites").mkdir()
+    for name in "ab":
+        rows = "".join(f"{['01/02/2021', *sites][i % 2]},{i % 5},{i // 2 % 2}\n" for i in range(20))
+        (tmp_path / "sites" / f"{name}.csv").write_text(f"seen,v,label\n{rows}")
+    encoding = through_json(Sites(path=str(tmp_path / "sites")).federation(0).encoding)
+    (tmp_path / "new.csv").write_text("seen,v\n03/04/2021,1\n")
+    site = read_new_site(tmp_path / "new.csv", encoding, labelled=False)
+    month, day = (4, 3) if read == "day first" else (3, 4)
+    assert site.samples["seen"] == (datetime(2021, month, day) - datetime(1970, 1, 1)).days
+    (warning,) = site.warnings
+    assert "'03/04/2021'" in warning
+    assert f"read as {read}" in warning
+    unknown = replace(encoding, columns=replace(encoding.columns, dates={"seen": ""}))
+    with pytest.raises(UserError, match=r"cannot be told apart.*write them as 2021-04-03"):
+        read_new_site(tmp_path / "new.csv", unknown, labelled=False)
 
 
 def change(at: int, column: str, value: str):

@@ -17,8 +17,8 @@ from manyheads import SGD, Algorithm, Engine, FedAvg, Federation, FedRep, Local,
 from manyheads.core.errors import UserError
 from manyheads.data import Classes, Digits, federate
 from manyheads.experiments import ComparisonResult, compare
-from manyheads.experiments.methods import USUAL, methods_of
 from manyheads.experiments.method_result import RateTried
+from manyheads.experiments.methods import USUAL, methods_of
 
 sys.path.insert(0, str(Path(__file__).parent))
 from planted import NAMES, model, noise, planted
@@ -34,7 +34,7 @@ FEW = {"folds": 2, "baselines": ["majority", "linear"], "pooled": False}
 def test_a_planted_federation_is_seen_through(seed):
     """Ten sites share a representation, two are unlike the rest, one has plenty of data."""
     found = compare(
-        planted(seed), model(seed), methods=["fedavg", "fedrep"], rounds=60, seeds=3, rates=[0.1], batch=20,
+        planted(seed), model(seed), methods=["fedavg", "fedrep"], rounds=150, seeds=3, rates=[0.1], batch=20,
         metric="accuracy", baselines=["majority", "linear"], pooled=False, engine=TWO,
     )  # fmt: skip
     assert found.folds == 1  # they come with a test part
@@ -220,16 +220,16 @@ def test_training_that_is_too_short_is_said_first_and_nothing_is_recommended():
 
 
 def test_alone_is_about_the_best_of_what_a_site_can_do_alone():
-    """Within two points of the best model in hindsight, where boosted trees are far better than anything linear."""
+    """Within two points of the best model in hindsight, where a linear model is no better than a guess."""
     rng = np.random.default_rng(0)
     xs = [rng.normal(size=(100, 4)).astype(np.float32) for _ in range(6)]
     clients = [(x, (np.sign(x[:, 0] * x[:, 1]) > 0).astype(int)) for x in xs]
     federation = Federation.from_clients(clients, name="products")
     found = compare(federation, methods=["fedavg"], rounds=5, seeds=1, rates=[0.1], folds=2, pooled=False, engine=TWO)
     family = {name: found[name].score for name in ("majority", "linear", "trees", "local")}
-    assert max(family, key=family.get) == "trees"
-    assert found.alone.score > family["trees"] - 0.02
-    assert {site.alone_model for site in found.sites} == {"trees"}
+    assert min(family["trees"], family["local"]) > max(family["majority"], family["linear"]) + 0.2
+    assert found.alone.score > max(family.values()) - 0.02
+    assert {site.alone_model for site in found.sites} <= {"trees", "local"}
 
 
 def test_methods_by_name():
@@ -300,7 +300,7 @@ def test_a_users_own_class_beside_a_variant_of_ours(tmp_path):
     assert list(found.methods) == names
     assert found["own"].rate is None
     assert found["own"].rates == ()
-    assert found["own"].algorithm == {"rate": 0.05}
+    assert found["own"].algorithm == {"name": "own", "rate": 0.05}
     assert found["fedavg"].score != found["fedavg(sgd.momentum=0.0)"].score
     assert len(list((tmp_path / "a" / "runs").glob("fold0-own-tuning-s*"))) == 1  # no step sizes
     assert len(list((tmp_path / "a" / "runs").glob("fold0-own-r*-s*"))) == 2  # a seed each

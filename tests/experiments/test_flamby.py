@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 from dataclasses import replace
+from itertools import chain, islice, repeat
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from torch.utils.data import DataLoader, TensorDataset
 
 from manyheads import UserError
 from manyheads.data.public.hub import fetch
@@ -111,6 +114,56 @@ def test_published_numbers_of_one_seed_are_ours():
     ours = heart_benchmark().shared("pooled", 42)
     for site, patients in zip((*HOSPITALS, POOLED), (104, 89, 16, 45, 254), strict=True):
         assert ours[site] == pytest.approx(theirs["pooled", site][0], abs=2.5 / patients)
+
+
+def loaders(federation, batch):
+    """FLamby's: torch's own, which shuffle by the global generator."""
+    parts = [map(torch.from_numpy, federation.train.client(i)) for i in range(len(federation))]
+    return [DataLoader(TensorDataset(x, y), batch_size=batch, shuffle=True) for x, y in parts]
+
+
+def measured(net, federation):
+    with torch.no_grad():
+        right = (net(torch.from_numpy(federation.test.x)).argmax(1).numpy() == federation.test.y).astype(float)
+    return [own.mean() for own in np.split(right, federation.test.offsets[1:-1])]
+
+
+@real
+def test_published_numbers_to_the_digit_with_flambys_draws():
+    """A plain loop with torch's data loaders, seeded as FLamby does: our data and model give its very cells."""
+    theirs = published(SHARED / "heart" / "flamby_results", HOSPITALS)
+    bench, seed = heart_benchmark(), 42
+    batches, start = loaders(bench.apart, 4), bench._model(seed).module
+    cross_entropy = torch.nn.functional.cross_entropy
+    with torch.random.fork_rng():
+        for i, site in enumerate(HOSPITALS):  # each alone, by Adam
+            net = copy.deepcopy(start)
+            torch.manual_seed(seed)
+            adam = torch.optim.Adam(net.parameters(), lr=bench.lr)
+            for _ in range(bench.epochs):
+                for x, y in batches[i]:
+                    adam.zero_grad()
+                    cross_entropy(net(x), y).backward()
+                    adam.step()
+            assert measured(net, bench.apart)[i] == pytest.approx(theirs["local", site][0], abs=1e-9)
+        endless = [chain.from_iterable(repeat(b)) for b in batches]
+        torch.manual_seed(seed)
+        net, shares = copy.deepcopy(start), bench.apart.train.sizes / bench.apart.train.sizes.sum()
+        for _ in range(bench.rounds):  # FedAvg
+            ends = []
+            for own in endless:
+                local = copy.deepcopy(net)
+                sgd = torch.optim.SGD(local.parameters(), 0.001)
+                for x, y in islice(own, 100):
+                    sgd.zero_grad()
+                    cross_entropy(local(x), y).backward()
+                    sgd.step()
+                ends.append(local)
+            with torch.no_grad():
+                for p, *own in zip(*(m.parameters() for m in (net, *ends)), strict=True):
+                    p.copy_(sum(float(s) * q for s, q in zip(shares, own, strict=True)))
+    for site, value in zip(HOSPITALS, measured(net, bench.apart), strict=True):
+        assert value == pytest.approx(theirs["fedavg", site][0], abs=1e-9)
 
 
 @real

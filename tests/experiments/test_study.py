@@ -12,7 +12,6 @@ from manyheads import METRICS, Metric, load
 from manyheads.core.errors import Diverged, UserError
 from manyheads.data import Classes, Digits, federate
 from manyheads.experiments import ComparisonResult, compare
-from manyheads.report import page
 from manyheads.run import run_training
 
 
@@ -21,7 +20,8 @@ def federation():
 
 
 def compared(out, rounds=2, seeds=1, **more):
-    return compare(federation(), methods=["fedavg"], rounds=rounds, seeds=seeds, rates=[0.1], out=out, **more)
+    few = {"folds": 2, "baselines": ["majority", "linear"], "pooled": False} | more
+    return compare(federation(), methods=["fedavg"], rounds=rounds, seeds=seeds, rates=[0.1], out=out, **few)
 
 
 def numbers(found):
@@ -37,7 +37,7 @@ def whole(tmp_path_factory):
 @pytest.mark.parametrize(
     ("file", "said"),
     [
-        ("outcomes-plain.safetensors", "the models are tried again"),
+        ("outputs-plain.safetensors", "the models are tried again"),
         ("history.jsonl", "falling back to round 1|that run is done again"),
         ("config.toml", "that run is done again"),
         ("checkpoint/round-00000002.safetensors", "falling back|done again"),
@@ -45,7 +45,7 @@ def whole(tmp_path_factory):
 )
 def test_damage_is_said_and_done_again(whole, tmp_path, file, said):
     out = shutil.copytree(whole[0], tmp_path / "out")
-    (path,) = out.glob(f"runs/fedavg-lr0.1-s0-*/{file}")
+    (path,) = out.glob(f"runs/fold1-fedavg-lr0.1-r2-s0-*/{file}")
     raw = bytearray(path.read_bytes())
     raw[-30] ^= 1
     path.write_bytes(raw)
@@ -54,70 +54,59 @@ def test_damage_is_said_and_done_again(whole, tmp_path, file, said):
     assert numbers(found) == numbers(whole[1])
 
 
-def test_more_rounds_are_judged_anew(whole, tmp_path):
+def test_damaged_predictions_of_other_models_are_made_again(whole, tmp_path):
     out = shutil.copytree(whole[0], tmp_path / "out")
-    with pytest.warns(UserWarning, match="is of other round than it should be"):
-        more = compared(out, rounds=4, resume=True)
-    fresh = compared(tmp_path / "fresh", rounds=4)
-    for name, method in fresh.methods.items():
-        assert more[name].per_seed == method.per_seed
+    path = out / "alone" / "fold0-linear.safetensors"
+    raw = bytearray(path.read_bytes())
+    raw[-3] ^= 1
+    path.write_bytes(raw)
+    with pytest.warns(UserWarning, match="the models are fitted again"):
+        assert numbers(compared(out, resume=True)) == numbers(whole[1])
 
 
-def old_names(out):
-    """Runs as they were named before hashes were part of it."""
-    for path in (out / "runs").iterdir():
-        path.rename(path.with_name(path.name.rpartition("-")[0]))
+def test_more_rounds_may_choose_other_rounds(whole, tmp_path):
+    out = shutil.copytree(whole[0], tmp_path / "out")
+    more, fresh = compared(out, rounds=4, resume=True), compared(tmp_path / "fresh", rounds=4)
+    assert numbers(more) == numbers(fresh)
+    assert more["fedavg"].rounds > whole[1]["fedavg"].rounds
 
 
-def test_runs_of_old_names_are_taken_over(whole, tmp_path):
+def test_runs_of_another_comparison_are_refused(whole, tmp_path):
     out = shutil.copytree(whole[0], tmp_path / "out")
     names = {path.name for path in (out / "runs").iterdir()}
-    old_names(out)
-    assert compared(out, resume=True).methods == whole[1].methods  # seconds too: nothing was trained anew
+    with pytest.raises(UserError, match="participation is not what this run was started with"):
+        compared(out, resume=True, participation=0.5)
+    with pytest.raises(UserError, match="of other data, or of another division of it"):
+        compared(out, resume=True, folds=3)
     assert {path.name for path in (out / "runs").iterdir()} == names
 
 
-def test_runs_of_old_names_with_other_settings_are_refused(whole, tmp_path):
-    out = shutil.copytree(whole[0], tmp_path / "out")
-    old_names(out)
-    names = {path.name for path in (out / "runs").iterdir()}
-    with pytest.raises(UserError, match="algorithm is not what this run was started with"):
-        compared(out, resume=True, batch=3)
-    assert {path.name for path in (out / "runs").iterdir()} == names
+def test_a_method_that_diverges_in_its_final_training_is_left_out(monkeypatch):
+    def train(algorithm, model, federation, training, config, path, **more):
+        if algorithm.name == "fedavg" and training.seed == 1:
+            path.mkdir(parents=True)
+            raise Diverged("nan")
+        run_training(algorithm, model, federation, training, config, path, **more)
 
-
-def test_a_method_that_diverges_with_a_later_seed_is_left_out_and_training_alone_is_an_error(monkeypatch):
-    def later(name):
-        def train(algorithm, model, federation, training, config, path, **more):
-            if algorithm.name == name and training.seed == 1:
-                path.mkdir(parents=True)
-                raise Diverged("nan")
-            run_training(algorithm, model, federation, training, config, path, **more)
-
-        return train
-
-    monkeypatch.setattr("manyheads.experiments.study.run_training", later("fedavg"))
+    monkeypatch.setattr("manyheads.experiments.study.run_training", train)
     found = compared(None, seeds=2)
-    assert list(found.methods) == ["local"]
-    assert "later seed" in found.left_out["fedavg"]
+    assert list(found.methods) == ["alone", "majority", "linear", "local"]
+    assert found.left_out["fedavg"] == "diverged in its final training"
     assert found.recommendation.text == "Nothing to compare."
-    monkeypatch.setattr("manyheads.experiments.study.run_training", later("local"))
-    with pytest.raises(UserError, match="training alone diverged with a later seed"):
-        compared(None, seeds=2)
+    assert found.sites == ()
 
 
-def test_results_of_the_form_before_are_read(whole):
-    """Those of schema 1: nothing but the number differs, of what both have."""
-    now = whole[1]
-    table = now.to_json() | {"schema": 1}
-    del table["command"]
-    assert ComparisonResult.from_json(table) == replace(now, command="")
-    with pytest.raises(UserError, match="of another version"):
-        ComparisonResult.from_json(table | {"schema": 3})
+def test_results_of_other_versions_are_refused_in_one_line(whole):
+    table = whole[1].to_json()
+    assert ComparisonResult.from_json(table) == whole[1]
+    with pytest.raises(UserError, match="of another version; given 2; allowed: 3; compare again"):
+        ComparisonResult.from_json(table | {"schema": 2})
+    with pytest.raises(UserError, match="upgrade manyheads"):
+        ComparisonResult.from_json(table | {"schema": 4})
     with pytest.raises(UserError, match="not that of a comparison"):
-        ComparisonResult.from_json({"schema": 2, "methods": {}})
-    del table["methods"]["fedavg"]["seconds"]
-    with pytest.raises(UserError, match=r"methods.fedavg.seconds"):
+        ComparisonResult.from_json({"schema": 3, "methods": {}})
+    del table["methods"]["fedavg"]["title"]
+    with pytest.raises(UserError, match=r"methods.fedavg.title"):
         ComparisonResult.from_json(table, "compare.json")
 
 
@@ -140,28 +129,35 @@ def confidence():
 
 def test_further_metrics_are_told_and_change_no_choice(whole, tmp_path, confidence):
     out = shutil.copytree(whole[0], tmp_path / "out")
-    with pytest.warns(UserWarning, match="is of other metrics than it should be, .*the models are tried again"):
-        found = compared(out, resume=True, metrics=["confidence", "loss", "accuracy"])
+    found = compared(out, resume=True, metrics=["confidence"])
     assert found.recommendation == whole[1].recommendation
-    assert {name: replace(m, metrics={}) for name, m in found.methods.items()} == whole[
-        1
-    ].methods  # nothing was trained
-    assert list(found.further) == ["loss", "confidence"]  # accuracy is the score itself
-    for name, method in found.methods.items():
-        (folder,) = out.glob(f"runs/{name}-*")
-        predictions = load(folder).predictions(federation().with_validation(0.2, 0), "test")
-        sums = np.bincount(np.repeat(range(4), predictions.sizes), predictions.losses)
-        assert method.metrics["loss"].mean == pytest.approx((sums / predictions.sizes).mean())
-        each = [Confidence().of_client(predictions.client(i)) for i in range(4)]
-        known = [value for value in each if value is not None]
-        assert 0 < len(known) < 4
-        assert method.metrics["confidence"].per_seed == (pytest.approx(np.mean(known)),)
+    plain = {
+        name: replace(m, metrics={k: v for k, v in m.metrics.items() if k != "confidence"})
+        for name, m in found.methods.items()
+    }
+    assert plain == whole[1].methods  # seconds too: nothing was trained
+    for name in ("local", "fedavg"):
+        values = np.full((2, 4), np.nan)
+        sizes = np.zeros((2, 4))
+        for number, fold in enumerate(federation().folds(2, 0)):
+            (folder,) = out.glob(f"runs/fold{number}-{name}-lr0.1-r*-s0-*")
+            predictions = load(folder).predictions(fold, "test")
+            each = [Confidence().of_client(predictions.client(i)) for i in range(4)]
+            values[number] = [np.nan if value is None else value for value in each]
+            sizes[number] = predictions.sizes
+        weights = np.where(np.isnan(values), 0, sizes)
+        known = weights.sum(axis=0) > 0
+        sites = np.nansum(values * weights, axis=0)[known] / weights.sum(axis=0)[known]
+        assert 0 < len(sites) < 4
+        assert found[name].metrics["confidence"].mean == pytest.approx(sites.mean())
     assert "confidence" in repr(found).splitlines()[0]
-    assert ComparisonResult.from_json(found.to_json()) == found
-    text = page(found)
-    assert "Further metrics" in text
-    shown = [f"{100 * m.metrics['confidence'].mean:.1f}" for m in found.methods.values()]
-    assert all(f">{number}</td>" in text for number in shown)
-    assert "Confidence (%)" in text
     with pytest.raises(UserError, match="unknown metric; given 'confidnce'.*did you mean 'confidence'"):
         compared(None, metrics=["confidnce"])
+
+
+def test_any_metric_with_a_direction_can_decide(whole):
+    found = compared(None, metric="brier")
+    assert (found.score, found.reason) == ("brier", "it was asked for")
+    assert found["fedavg"].gain.gain == pytest.approx(found.alone.score - found["fedavg"].score)
+    with pytest.raises(UserError, match="rmse is not for classification"):
+        compared(None, metric="rmse")

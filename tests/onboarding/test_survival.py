@@ -23,7 +23,8 @@ def run():
 def test_it_is_measured_by_the_c_index(run):
     mine = personalize(run, subjects(np.random.default_rng(9), 60), curve=[10])
     facts = mine.facts
-    assert facts["baseline"] == {"c_index": 0.5}
+    assert facts["alone"]["majority"]["c_index"] == 0.5
+    assert facts["alone"].keys() == {"majority", "linear"}
     assert facts["after"]["c_index"] > 0.6
     assert facts["curve"][-1]["c_index"] == facts["after"]["c_index"]
     assert facts["curve"][0]["min"] <= facts["curve"][0]["c_index"] <= facts["curve"][0]["max"]

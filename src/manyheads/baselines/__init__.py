@@ -5,5 +5,17 @@ from manyheads.baselines.inputs import flat_inputs
 from manyheads.baselines.linear import Linear
 from manyheads.baselines.majority import Majority
 from manyheads.baselines.trees import Trees
+from manyheads.baselines.tuning import Fold, inner_folds, losses
 
-__all__ = ["BASELINES", "Baseline", "Linear", "Majority", "Predict", "Trees", "flat_inputs"]
+__all__ = [
+    "BASELINES",
+    "Baseline",
+    "Fold",
+    "Linear",
+    "Majority",
+    "Predict",
+    "Trees",
+    "flat_inputs",
+    "inner_folds",
+    "losses",
+]

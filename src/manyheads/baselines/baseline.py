@@ -30,6 +30,10 @@ class Baseline(ABC):
     tasks: ClassVar[tuple[str, ...]] = ("regression",)
     """names of the tasks that it is for, beside those with classes"""
 
+    def words(self, task: str) -> str:
+        """What it is for this task."""
+        return self.title
+
     def unfit(self, task: str, x: np.ndarray) -> str | None:
         """Why it cannot be used for a task with such inputs, before :func:`~manyheads.baselines.flat_inputs`."""
         if np.issubdtype(x.dtype, np.integer) and x.dtype != np.uint8:

@@ -32,6 +32,9 @@ class Linear(Baseline):
     title = "logistic, ridge or Cox regression"
     tasks = ("regression", "survival")
 
+    def words(self, task: str) -> str:
+        return {"regression": "ridge regression", "survival": "Cox regression"}.get(task, "logistic regression")
+
     @one_thread
     def fit(
         self, x: np.ndarray, y: np.ndarray, task: str, outputs: int, seed: int, groups: np.ndarray | None = None

@@ -24,6 +24,14 @@ class Majority(Baseline):
     title = "the most frequent label, or the mean"
     tasks = ("regression", "survival")
 
+    def unfit(self, task: str, x: np.ndarray) -> str | None:
+        return super().unfit(task, np.zeros(1))  # of any inputs
+
+    def words(self, task: str) -> str:
+        return {"regression": "the mean target", "survival": "the same risk for all"}.get(
+            task, "the most frequent label"
+        )
+
     def fit(
         self, x: np.ndarray, y: np.ndarray, task: str, outputs: int, seed: int, groups: np.ndarray | None = None
     ) -> Predict:

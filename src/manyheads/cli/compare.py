@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import datetime
 from functools import partial
@@ -28,7 +28,7 @@ from manyheads.core.plain import to_json
 from manyheads.core.sealed import write_toml
 from manyheads.core.settings import as_dict, build
 from manyheads.experiments.conduct import run_comparison
-from manyheads.experiments.methods import methods_of
+from manyheads.experiments.methods import Method, methods_of
 from manyheads.experiments.plan import ROUNDS, Comparison, Plan, model_for, refuse_unfit
 from manyheads.experiments.results import RESULTS, ComparisonResult
 from manyheads.experiments.table import sites_table, table_of
@@ -74,14 +74,12 @@ def compare(
     """Should we federate at all? Which method, which sites gain, how sure are we, what does it cost?
 
     Trains every method on the same federation, with the same folds and initial models, several times, and compares it
-    with the best that each site can do alone: majority label, linear model, boosted trees, or the network. Whatever is
-    chosen is chosen by validation samples; every sample is a test sample once. A report is written beside.
+    with the best that each site can do alone, boosted trees included. All choices are made by validation samples; every
+    sample is a test sample once. A report is written beside.
 
     Examples:
 
       manyheads compare my_sites/ --data.label outcome
-
-      manyheads compare heart
 
       manyheads compare digits --partition classes:5 --clients 30 --rounds 60 --seeds 3
 
@@ -100,15 +98,12 @@ def compare(
     usual = Path("runs") / f"{datetime.now():%Y-%m-%d-%H%M%S}-compare-{federation.name}"
     if out and not resume:
         fresh_folder(out)
-    whole = as_dict(config) | made | {"compare": as_dict(comparison)}  # its paths are absolute
-    named = filter(None, (comparison.metric, *comparison.metrics))
-    metrics = [METRICS.find(name, where="metric") for name in named]
-    whole = with_code(whole, algorithm=[m.algorithm for m in methods.values()], metric=metrics)
+    whole = _whole(config, made, comparison, methods)
     with nullcontext(out) if out else reserved(usual) as place, locked(place):
         sweep(place)
         model = partial(model_for, model_spec(config))
         plan = Plan(federation, model, config.training(), comparison, methods, made, place, next_step=_next(place))
-        describe = partial(write_toml, place / COMPARISON, {k: v for k, v in whole.items() if k not in _OF_ONE_RUN})
+        describe = partial(write_toml, place / COMPARISON, whole)
         try:
             with _progress(errors, plan.most_rounds, f"{len(methods)} methods on {federation.name}") as follow:
                 result = run_comparison(plan, follow, errors.print, describe)
@@ -122,6 +117,17 @@ def compare(
         typer.echo(to_json({"out": str(place), "report": str(page), **result.to_json()}))
     else:
         _show(result, place, page)
+
+
+def _whole(
+    config: Config, made: dict[str, Any], comparison: Comparison, methods: Mapping[str, Method]
+) -> dict[str, Any]:
+    """Return the settings that the comparison's folder keeps; paths are absolute."""
+    whole = as_dict(config) | made | {"compare": as_dict(comparison)}
+    named = filter(None, (comparison.metric, *comparison.metrics))
+    metrics = [METRICS.find(name, where="metric") for name in named]
+    whole = with_code(whole, algorithm=[m.algorithm for m in methods.values()], metric=metrics)
+    return {key: value for key, value in whole.items() if key not in _OF_ONE_RUN}
 
 
 def _described(data: str | None, flags: dict[str, Any], out: Path | None, resume: bool) -> dict[str, Any]:
@@ -197,8 +203,6 @@ def _show(result: ComparisonResult, out: Path, page: Path) -> None:
             for site in result.sites:
                 console.print(f"{site.name}: {site.text}")
         console.print(result.check)
-    for warning in result.data.warnings:
-        console.print(f"about the data: {warning}")
     console.print(f"\nresults  {out / RESULTS}\nreport   {page}", soft_wrap=True)
     if result.next_step:
         console.print(f"train    {result.next_step}", soft_wrap=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -101,8 +102,8 @@ def check(
 ) -> None:
     """Look your own sites through: what each holds, and what is wrong, with file, row and column.
 
-    Tables are CSV, Parquet, or NPZ with arrays x and y. Rows count from 1, below the header. The exit code is 0 if the
-    sites can be used, 2 if not.
+    Tables are CSV, TSV, Excel (.xlsx), Parquet, or NPZ with arrays x and y. Rows count from 1, below the header. The exit
+    code is 0 if the sites can be used, 2 if not.
 
     Examples:
 
@@ -123,8 +124,9 @@ def _show(survey: Survey) -> None:
     facts = survey.facts()
     console = Plain()
     if facts["sites"]:
-        kinds = f"{len(survey.numbers)} of numbers, {len(survey.categories)} of categories"
-        console.print(f"{len(survey.sites)} sites, {survey.task} of {survey.label!r}, features: {kinds}\n")
+        words = {"number": "numbers", "boolean": "booleans", "date": "dates", "category": "categories"}
+        features = ", ".join(f"{count} of {words[kind]}" for kind, count in Counter(survey.kinds.values()).items())
+        console.print(f"{len(survey.sites)} sites, {survey.task} of {survey.label!r}, features: {features}\n")
         table = Table("site", "rows", "labels" if survey.labels else "target", "missing", "constant", box=None)
         for site in facts["sites"]:
             missing, constant = (", ".join(_short(site[key])) for key in ("missing", "constant"))

@@ -12,12 +12,12 @@ import typer
 from rich.text import Text
 
 from manyheads.cli.formats import Formats, formats_of
-from manyheads.cli.output import Plain
+from manyheads.cli.output import Plain, bold
 from manyheads.cli.typed import OwnAlgorithm, OwnModel, import_own
 from manyheads.core.errors import UserError
 from manyheads.core.plain import to_json, visible
 from manyheads.core.tasks import task_named
-from manyheads.metrics import metrics_for
+from manyheads.metrics import Metric, metrics_for
 from manyheads.onboarding import personalize as make_personal
 from manyheads.onboarding import save_personal
 from manyheads.onboarding.export import FORMATS
@@ -31,9 +31,8 @@ CHOSEN_BY = {
     "run": "the run's own setting",
     "method": "the method's own step",
     "default": "10 epochs, at least 300 steps",
+    "validation": "chosen by cross-validation on its samples",
 }
-WITHOUT = {"rmse": "always the mean target", "c_index": "the same risk for all"}
-"""what is predicted without a model, by the measure of the task"""
 FEW_SAMPLES = 100
 """held-out samples below which the width of the interval is pointed out"""
 
@@ -56,7 +55,8 @@ Curve = Annotated[
 def personalize(
     run: Annotated[Path, typer.Argument(help="folder of a trained run", show_default=False)],
     data: Annotated[
-        Path, typer.Argument(help="the new client's samples with labels: CSV, Parquet or NPZ", show_default=False)
+        Path,
+        typer.Argument(help="the new client's samples with labels: CSV, Excel, Parquet or NPZ", show_default=False),
     ],
     *,
     out: Annotated[Path, typer.Option(help="folder for the model; must be new or empty", show_default=False)],
@@ -130,43 +130,50 @@ def _numbers(text: str | None) -> list[int] | None:
 
 def _show(facts: dict[str, Any]) -> None:
     console = Plain()
-    classes, base, curve = task_named(facts["task"]).classes, facts["baseline"], facts["curve"]
-    measure = "accuracy" if classes else "rmse" if "rmse" in base else "c_index"
-
-    def number(score: dict[str, Any], key: str = measure) -> str:
-        value = score[key]
-        return "-" if value is None else f"{value:.4g}" if measure == "rmse" else f"{value:.3f}"
-
+    task = task_named(facts["task"])
+    first, *further = metrics_for(task)
     console.print(
         f"{facts['method']} after {facts['rounds']} rounds, for a new client with {facts['samples']} samples: "
         f"{facts['train']} to train on, {facts['held_out']} held out\n"
     )
-    console.print(f"{'':10}{measure:10}{'right    95 % interval' if classes else ''}")
-    always = f"always {base['label']!r}" if classes else WITHOUT[measure]
-    words = {"before": facts["before"]["model"], "after": _training(facts)}
-    for name, score, text in (*((n, facts[n], w) for n, w in words.items()), ("no model", base, always)):
-        console.print(f"{name:10}{number(score):10}{_certainty(score, facts['held_out']) if classes else ''}{text}")
-    _show_further(facts, console)
-    if len(curve) > 1:
-        console.print(f"\n{'samples':10}{measure:10}of {curve[0]['subsets']} random subsets")
-        for point in curve:
-            spread = f"{number(point, 'min')} to {number(point, 'max')}"
-            text = spread if point["subsets"] > 1 else "all training samples"
-            console.print(f"{point['samples']!s:10}{number(point):10}{text}")
-    if classes and facts["held_out"] < FEW_SAMPLES:
-        console.print(f"\n{facts['held_out']} held-out samples are few: mind the intervals.")
+    rows = {"before": facts["before"], "after": facts["after"] | {"model": _training(facts)}}
+    rows |= {f"alone: {name}": found for name, found in facts["alone"].items()}
+    console.print(f"{'':18}{first.title:10}{'right    95 % interval' if task.classes else ''}")
+    for name, score in rows.items():
+        certainty = _certainty(score, facts["held_out"]) if task.classes else ""
+        console.print(f"{name:18}{_number(score[first.name]):10}{certainty}{score['model']}")
+    console.print("\n" + " " * 18 + "".join(f"{name.removeprefix('alone: '):10}" for name in rows))
+    for metric in further:
+        console.print(f"{metric.title:18}" + "".join(f"{_number(score[metric.name]):10}" for score in rows.values()))
+    _show_curve(facts, first, console)
+    told = facts["verdict"]["words"] if facts["verdict"] else "Too few training samples for cross-validation."
+    console.print("", bold(told), sep="\n")
+    if task.classes and facts["held_out"] < FEW_SAMPLES:
+        console.print(f"{facts['held_out']} held-out samples are few: mind the intervals.")
     console.print(f"\nmodel    {facts['out']}")
     for kind, difference in facts["exports"].items():
         console.print(f"export   {FORMATS[kind]}, checked: its outputs differ by at most {difference:.1g}")
     console.print(f"use it   manyheads predict {shlex.quote(facts['out'])} DATA")
 
 
-def _show_further(facts: dict[str, Any], console: Plain) -> None:
-    """Print the task's other metrics, with a dash where one is not defined."""
-    console.print(f"\n{'':20}{'before':10}after")
-    for metric in metrics_for(task_named(facts["task"]))[1:]:
-        before, after = (f"{v:.3g}" if (v := facts[at][metric.name]) is not None else "-" for at in ("before", "after"))
-        console.print(f"{metric.title:20}{before:10}{after}")
+def _show_curve(facts: dict[str, Any], metric: Metric, console: Plain) -> None:
+    """Print the learning curve, and that of the best alone beside it."""
+    curve = facts["curve"]
+    if len(curve) < 2:
+        return
+    beside = f"alone: {facts['best_alone']}" if facts["best_alone"] else ""
+    subsets = f"of {curve[0]['subsets']} subsets"
+    console.print(f"\n{'samples':18}{metric.title:10}{subsets:20}{beside}".rstrip())
+    for point in curve:
+        cells = [f"{point['samples']!s:18}"]
+        for found in filter(None, (point, point.get("alone"))):
+            spread = f"{_number(found['min'])} to {_number(found['max'])}" if point["subsets"] > 1 else "all"
+            cells.append(f"{_number(found[metric.name]):10}{spread:20}")
+        console.print("".join(cells).rstrip())
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}" if abs(value) < 10 else f"{value:.4g}"
 
 
 def _training(facts: dict[str, Any]) -> str:
@@ -177,8 +184,6 @@ def _training(facts: dict[str, Any]) -> str:
 
 
 def _certainty(score: dict[str, Any], samples: int) -> str:
-    """Format the number of correct predictions and the interval of the accuracy; blanks if there is no interval."""
-    if "interval" not in score:
-        return " " * 24
+    """Format the number of correct predictions and the interval of the accuracy."""
     right, interval = f"{score['correct']}/{samples}", "{:.2f} to {:.2f}".format(*score["interval"])
     return f"{right:9}{interval:15}"

@@ -76,20 +76,24 @@ def run_flags(arguments: Sequence[str]) -> list[Flag]:
     return flags
 
 
+Described = Annotated[
+    Path | None,
+    typer.Argument(
+        help="a TOML file, or with --from the name of a method; flags change what it says", show_default=False
+    ),
+]
+From = Annotated[
+    Path | None,
+    typer.Option(
+        "--from", help="folder of a comparison: train a method with the settings it chose", show_default=False
+    ),
+]
+
+
 def run(
-    config: Annotated[
-        Path | None,
-        typer.Argument(
-            help="a TOML file, or with --from the name of a method; flags change what it says", show_default=False
-        ),
-    ] = None,
+    config: Described = None,
     *,
-    comparison: Annotated[
-        Path | None,
-        typer.Option(
-            "--from", help="folder of a comparison: train a method with the settings it chose", show_default=False
-        ),
-    ] = None,
+    comparison: From = None,
     out: Annotated[
         Path | None, typer.Option(help="folder of the run  \\[default: runs/DATE-ALGORITHM-DATA]", show_default=False)
     ] = None,
@@ -115,13 +119,8 @@ def run(
     errors = Plain(stderr=True)
     if live_port is not None and not live:
         raise UserError("is for --live", where="live-port", given=live_port, fix="add --live, or leave it out")
-    if comparison and resume:
-        raise UserError("starts a new run", where="from", fix="to go on with one: manyheads run --resume --out RUN")
+    given = _given(config, comparison, resume)
     kept = _resumed(out, config is not None or "data" in flags, errors) if resume else {}
-    if comparison:
-        given = chosen(comparison, str(config) if config else None)
-    else:
-        given = read_settings(config) if config else {}
     table = combined(with_data(flags), DEFAULTS, kept, given)
     settings = build(Config, table, where="config")
     algorithm, model, federation, made = assemble(settings)
@@ -129,20 +128,17 @@ def run(
     usual = Path("runs") / f"{datetime.now():%Y-%m-%d-%H%M%S}-{algorithm.name}-{federation.name}"
     shown = RunConfig.of(algorithm, federation, settings.training(), made)
     with nullcontext(out) if out else reserved(usual) as place:
+        seen = watched(place, shown, live_port or 0, errors) if live else nullcontext()
         new: list[Any] = []
         try:
-            with (
-                watched(place, shown, live_port or 0, errors) if live else nullcontext(),
-                progress(errors, settings.rounds, f"{algorithm.name} on {federation.name}") as follow,
-            ):
+            with seen, progress(errors, settings.rounds, f"{algorithm.name} on {federation.name}") as follow:
 
                 def on_round(end: RoundEnd) -> None:
                     new.append(end.record["round"])
                     follow(end.record)
 
-                result = run_training(
-                    algorithm, model, federation, settings.training(), made, place, resume, on_round, errors.print
-                )
+                things = algorithm, model, federation, settings.training(), made, place, resume
+                result = run_training(*things, on_round, errors.print)
         except KeyboardInterrupt:
             errors.print(f"stopped; {_saved(place)}")
             raise typer.Exit(STOPPED) from None
@@ -152,6 +148,15 @@ def run(
         typer.echo(to_json(result.summary()))
     else:
         _show(result)
+
+
+def _given(config: Path | None, comparison: Path | None, resume: bool) -> dict[str, Any]:
+    """Return the settings in a file, or those that a comparison chose for the method in place of a file."""
+    if comparison is None:
+        return read_settings(config) if config else {}
+    if resume:
+        raise UserError("starts a new run", where="from", fix="to go on with one: manyheads run --resume --out RUN")
+    return chosen(comparison, str(config) if config else None)
 
 
 def _saved(place: Path) -> str:

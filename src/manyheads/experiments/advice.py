@@ -9,6 +9,7 @@ from manyheads.core.quantities import Quantity
 from manyheads.experiments.found import Found
 from manyheads.experiments.gains import SiteAdvice, SiteGain, Use
 from manyheads.experiments.method_result import MethodResult
+from manyheads.experiments.methods import LOCAL
 from manyheads.experiments.results import Recommendation
 from manyheads.experiments.table import difference
 from manyheads.metrics.paired import Estimate
@@ -59,7 +60,8 @@ def advised(
 
 
 def _text(found: Found, row: SiteGain, answer: Recommendation, use: Use, samples: int | None) -> str:
-    metric, alone = type(found.study.score), found.title(found.alone_model(row.client))
+    metric, kind = type(found.study.score), found.alone_model(row.client)
+    alone = "its own network" if kind == LOCAL else found.title(kind)
     model = f"{'the shared' if use == 'shared' else 'its personal'} model of {answer.best}"
     if row.verdict == "gains":
         return f"Use {model}: {change(metric, row)} than alone ({alone})."

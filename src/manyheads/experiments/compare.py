@@ -13,10 +13,11 @@ is chosen in the same way. The folder can be resumed, and holds::
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal
 
 from manyheads.core.files import fresh_folder
 from manyheads.core.optim import FineTune
@@ -52,6 +53,7 @@ def compare(
     monitor: Sequence[str] = (),
     options: Mapping[str, Mapping[str, Any]] | None = None,
     participation: float = 1.0,
+    class_weights: Literal["none", "balanced", "client"] = "none",
     finetune: FineTune | None = None,
     engine: Engine | None = None,
     seed: int = 0,
@@ -62,15 +64,14 @@ def compare(
 
     A method is a name (``"fedavg+ft"``: after fine-tuning), an algorithm with settings of its own, its class, or a pair of
     a label and one of these; ``options`` are settings for methods given by name. ``rounds`` is the largest number of
-    rounds: how many are made is chosen by validation samples. ``folds`` is 5 for small sites unless it is given. Methods
-    are compared by ``metric``, by default the one that fits the task and the balance of the labels; all metrics of the
-    task, and ``metrics``, are reported. ``manyheads compare --json`` prints the same result as JSON.
+    rounds; how many are made is chosen by validation samples. Methods are compared by ``metric``, by default the one that
+    fits the task and the labels; all metrics of the task, and ``metrics``, are reported.
 
     >>> from manyheads.algorithms import FedRep
     >>> from manyheads.data import Classes, Digits, federate
     >>> federation = federate(Digits().pool(seed=0), Classes(3), clients=4, seed=0)
     >>> few = {"rounds": 2, "seeds": 1, "folds": 2, "rates": [0.05], "baselines": ["majority"], "pooled": False}
-    >>> found = compare(federation, methods=["fedavg", FedRep(head_epochs=2)], **few)
+    >>> found = compare(federation, methods=["fedavg", FedRep()], **few)
     >>> list(found.methods), found.recommendation.evidence, len(found["fedrep"].gains)
     (['alone', 'majority', 'local', 'fedavg', 'fedrep'], 'too short', 4)
     """
@@ -89,14 +90,9 @@ def compare(
         target=target,
         options={name: dict(given) for name, given in (options or {}).items()},
     )
-    training = Training(
-        rounds=rounds,
-        participation=participation,
-        seed=seed,
-        finetune=finetune or FineTune(scope="all"),
-        monitor=tuple(monitor),
-        engine=engine or Engine(),
-    )
+    training = Training(rounds=rounds, participation=participation, seed=seed, class_weights=class_weights)
+    tune = finetune or FineTune(scope="all")
+    training = replace(training, finetune=tune, monitor=tuple(monitor), engine=engine or Engine())
     return _compared(federation, model, methods, comparison, training, out, resume)
 
 

@@ -86,15 +86,15 @@ class Found:
             for scores, fold in zip(self.alone_scores, self.folds, strict=True)
         ]
 
-    @cached_property
-    def alone_validation(self) -> float:
-        """The mean validation score of what the sites choose alone."""
-        values = [
-            scores[chosen[site]][site, 0]
-            for scores, chosen in zip(self.alone_scores, self.alone_chosen, strict=True)
-            for site in range(len(chosen))
-        ]
-        return self.study.sign * float(np.nanmean(values)) if not np.isnan(values).all() else float("nan")
+    def validation(self, name: str) -> float | None:
+        """The mean validation score of a method over folds (and sites, of what they do alone); None if undefined."""
+        if name in self.tuned and name != LOCAL:
+            return self.tuned[name].validation
+        chosen = self.alone_chosen if name == ALONE else [[name] * len(self.federation)] * len(self.folds)
+        each = zip(self.alone_scores, chosen, strict=True)
+        values = np.array([scores[own][site, 0] for scores, names in each for site, own in enumerate(names)])
+        known = values[~np.isnan(values)]
+        return self.study.sign * float(known.mean()) if len(known) else None
 
     def alone_model(self, site: int) -> str:
         """The model that a site chooses alone in most folds."""

@@ -84,8 +84,8 @@ class MethodResult:
     """standard deviation over sites"""
     metrics: dict[str, MetricLevel] = field(default_factory=dict)
     """all metrics by name, the deciding one too"""
-    validation: Real = float("nan")
-    """score on validation samples at the chosen settings, mean over folds"""
+    validation: float | None = None
+    """score on validation samples at the chosen settings, mean over folds; None if it is defined at no site"""
     algorithm: dict[str, Any] = field(default_factory=dict)
     """name and settings of the algorithm, with the chosen step size; empty for models that are not networks of ours"""
     finetuned: bool = False

@@ -10,8 +10,9 @@ from typing import Any, Literal
 from manyheads.core.errors import Damaged, UserError
 from manyheads.core.files import content
 from manyheads.core.machine import Machine
+from manyheads.core.plain import plain
 from manyheads.core.quantities import Quantity, named_quantity
-from manyheads.core.records import Real, from_table, to_table
+from manyheads.core.records import from_table, to_table
 from manyheads.core.sealed import fingerprint, read_json, write_json
 from manyheads.experiments.describe import FederationFacts
 from manyheads.experiments.gains import Gain, SiteAdvice
@@ -70,8 +71,8 @@ class ComparisonResult:
     """the name of the metric that methods are compared by"""
     reason: str
     """why this metric decides"""
-    target: Real
-    """score for which :attr:`MethodResult.rounds_to_target` and ``bytes_to_target`` are counted"""
+    target: float | None
+    """validation score for which :attr:`MethodResult.rounds_to_target` and ``bytes_to_target`` are counted"""
     methods: dict[str, MethodResult]
     """results by label: the best alone first, then what it was chosen from, the federated methods, and the ceiling"""
     recommendation: Recommendation
@@ -141,7 +142,7 @@ class ComparisonResult:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values for JSON; the key of a score is the name of its metric, such as ``accuracy``."""
-        table = {"schema": SCHEMA, **to_table(self)}
+        table = {"schema": SCHEMA, **plain(to_table(self))}
         return table | {"methods": _renamed(table["methods"], "score", self.score)}
 
     @classmethod

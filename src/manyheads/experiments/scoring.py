@@ -34,7 +34,7 @@ __all__ = ["Answer", "judged"]
 class Answer:
     """Results of all methods, the recommendation, and advice for each site."""
 
-    target: float
+    target: float | None
     methods: dict[str, MethodResult]
     recommendation: Recommendation
     check: str
@@ -47,7 +47,7 @@ class Answer:
 def judged(found: Found) -> Answer:
     """Score the methods, and draw the conclusions."""
     names = [ALONE, *found.family, *found.federated, *([POOLED] if found.study.pooled else [])]
-    target = found.alone_validation if found.target is None else found.target
+    target = found.validation(ALONE) if found.target is None else found.target
     predictions = {name: out_of_fold(found.folds, found.outputs(name)) for name in names}
     scores = {name: scored(found.study.score, each) for name, each in predictions.items()}
     sites = _Sites(found, scores[ALONE])
@@ -100,7 +100,7 @@ class _Cost(NamedTuple):
 
 
 def _result(
-    found: Found, name: str, predictions: Sequence[OutOfFold], scores: Scored, sites: _Sites, target: float
+    found: Found, name: str, predictions: Sequence[OutOfFold], scores: Scored, sites: _Sites, target: float | None
 ) -> MethodResult:
     metric, sign = found.study.score, found.study.sign
     level = level_of(metric, predictions)
@@ -117,9 +117,8 @@ def _result(
         worst_decile=level.worst_decile if level else unknown,
         spread=level.spread if level else unknown,
         metrics=measured,
+        validation=found.validation(name) if name != POOLED or name in found.tuned else None,
     )
-    if name == ALONE:
-        result = replace(result, validation=found.alone_validation)
     if name in found.tuned:
         result = _with_training(found, name, result, target, sign)
     if name in found.federated or name == POOLED:
@@ -128,17 +127,16 @@ def _result(
     return result
 
 
-def _with_training(found: Found, name: str, result: MethodResult, target: float, sign: int) -> MethodResult:
+def _with_training(found: Found, name: str, result: MethodResult, target: float | None, sign: int) -> MethodResult:
     """With what was chosen for a method, its learning curve and its cost."""
     tuned, finals = found.tuned[name], found.finals[name]
     cost, curve = _cost(found, name), _curve(tuned.curves)
-    hit = next((p for p in curve if sign * (p.score - target) >= 0), None)
+    hit = next((p for p in curve if target is not None and sign * (p.score - target) >= 0), None)
     pattern = next((fold[0] for fold in finals if fold[0].rate == tuned.rate), finals[0][0])
     return replace(
         result,
         algorithm={"name": pattern.algorithm.name, **as_dict(pattern.algorithm)},
         finetuned=pattern.finetuned,
-        validation=tuned.validation,
         rate=tuned.rate,
         rounds=tuned.rounds,
         choices=tuned.choices,

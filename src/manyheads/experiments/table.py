@@ -15,17 +15,18 @@ if TYPE_CHECKING:
 __all__ = ["aligned", "difference", "difference_unit", "number", "sites_table", "table_of"]
 
 
-BESIDE = ("accuracy", "balanced_accuracy", "auc", "mae", "r2")
-"""metrics shown beside the deciding one, where there are any"""
+BESIDE = ("accuracy", "auc", "mae")
+"""metrics of which the first there is is shown beside the deciding one"""
 
 
 def table_of(result: ComparisonResult) -> tuple[list[str], list[list[str]]]:
     """Return the column headings, and a row for each method, best first."""
-    metric = result.metric
+    metric, measured = result.metric, result.measured
     asked = result.settings.get("comparison", {}).get("metrics", ())
-    beside = {n: m for n, m in result.measured.items() if n != result.score and n in (*BESIDE, *asked)}
-    head = ["method", metric.title, "95 % interval", *(each.title for each in beside.values()), "gain over alone"]
-    head += ["sites gain / lose / unclear", "rounds", "passes", "MB"]
+    first = [name for name in BESIDE if name in measured and name != result.score][:1]
+    beside = {name: measured[name] for name in (*first, *asked) if name in measured and name != result.score}
+    head = ["method", metric.title, *(each.title for each in beside.values())]
+    head += ["gain over alone (95 %)", "gain/lose/?", "passes", "MB"]
     rows = []
     for name in result.ranked:
         method = result[name]
@@ -35,11 +36,9 @@ def table_of(result: ComparisonResult) -> tuple[list[str], list[list[str]]]:
             [
                 name,
                 number(metric, method.score),
-                " to ".join(number(metric, end) for end in method.interval) if method.interval else "",
                 *(number(q, each.mean) if each else "" for q, each in zip(beside.values(), levels, strict=True)),
                 _gain(metric, method.gain),
-                f"{counts.gains} / {counts.loses} / {counts.unclear}" if counts else "",
-                f"{method.rounds}" if method.rounds else "",
+                f"{counts.gains}/{counts.loses}/{counts.unclear}" if counts else "",
                 f"{method.passes:.0f}" if method.passes else "",
                 f"{method.bytes / 1e6:.1f}" if method.bytes else "",
             ]
@@ -50,21 +49,13 @@ def table_of(result: ComparisonResult) -> tuple[list[str], list[list[str]]]:
 def sites_table(result: ComparisonResult) -> tuple[list[str], list[list[str]]]:
     """Return the column headings, and a row with the advice for each site."""
     metric, best = result.metric, result.recommendation.best
-    head = ["site", "samples", f"{metric.title} alone", "alone with", f"with {best}", "gain", "95 % interval", "use"]
+    head = ["site", "samples", f"{metric.title} alone", f"with {best}", "gain (95 %)", "use"]
     rows = []
     for site in result.sites:
-        ends = [difference(metric, end) for end in site.interval] if site.interval else []
+        gain = None if math.isnan(site.gain) else Gain(gain=site.gain, interval=site.interval)
+        alone = f"{number(metric, site.alone)} {site.alone_model}".strip()
         rows.append(
-            [
-                site.name,
-                str(site.samples),
-                number(metric, site.alone),
-                site.alone_model,
-                number(metric, site.federated),
-                "" if math.isnan(site.gain) else difference(metric, site.gain),
-                " to ".join(ends),
-                site.method,
-            ]
+            [site.name, str(site.samples), alone, number(metric, site.federated), _gain(metric, gain), site.method]
         )
     return head, rows
 

@@ -42,7 +42,7 @@ class Evidence:
     def best(self) -> str:
         """The method chosen in most folds; of several such, the one with the best mean validation score."""
         count, sign = Counter(self.chosen), -1 if self.metric.higher_is_better is False else 1
-        return max(count, key=lambda name: (count[name], sign * self.methods[name].validation))
+        return max(count, key=lambda name: (count[name], sign * (self.methods[name].validation or 0.0)))
 
     @property
     def rests_on(self) -> str:

@@ -21,6 +21,7 @@ from manyheads.engines.client_data import ClientData
 from manyheads.engines.cohort import LocalCohort, fine_tuned
 from manyheads.engines.evaluation import predict
 from manyheads.engines.workbench import model_of
+from manyheads.metrics import Predictions
 from manyheads.onboarding.scores import score
 from manyheads.run.result import Run
 
@@ -35,7 +36,7 @@ class Tuning:
     """How a new client's model is fine-tuned, and who chose that."""
 
     setting: FineTune
-    chosen_by: Literal["you", "run", "method", "default"]
+    chosen_by: Literal["you", "run", "method", "default", "validation"]
 
     def on(self, samples: int) -> FineTune:
         """The fine-tuning on so many samples."""
@@ -56,7 +57,7 @@ class Newcomer:
         self.model = model_of(run.algorithm, run.algorithm.models[0], run.server, state)
         kept, initial = {leaf.partition("/")[2] for leaf in state.flat}, run.model.params.all
         self.untrained = {k for k in kept & self.model.keys() if self.model[k].equal(initial[k])}
-        few = self._data([encoding], np.arange(min(2, len(site)))).x
+        few = self.data([encoding], np.arange(min(2, len(site)))).x
         self._tried = run.model.tried(few, encoding.task, encoding.outputs)
 
     @property
@@ -101,26 +102,31 @@ class Newcomer:
         return chosen
 
     def tuned(self, tuning: Tuning, subsets: Sequence[np.ndarray], first: int = 0) -> tuple[Tree, list[Encoding]]:
-        """Models fine-tuned on equally large subsets of the rows, each as if the client had no others.
+        """Models fine-tuned on about equally large subsets of the rows, each as if the client had no others.
 
         ``first`` numbers the subsets: each has random draws of its own.
         """
         encodings = [self.encoding.of_site(self.site.samples, rows) for rows in subsets]
         names = [self.population + first + i for i in range(len(subsets))]
-        data = self._data(encodings, *subsets, training=True)
+        data = self.data(encodings, *subsets, training=True)
         mode = self.run.training.engine.mode
         cohort = LocalCohort(self._tried, data, names, self.round, mode, purpose=Purpose.FINETUNE)
         return fine_tuned(cohort, self._tried, self.model, tuning.on(len(subsets[0]))), encodings
 
+    def predictions(self, params: Tree, encodings: Sequence[Encoding], *rows: np.ndarray) -> Predictions:
+        """What models predict for some of the rows, each for its own."""
+        return predict(
+            self._tried, params, self.data(encodings, *rows), self.run.training.engine.mode, self.encoding.target
+        )
+
     def scores(self, params: Tree, encodings: list[Encoding], test: np.ndarray) -> list[dict[str, Any]]:
         """The scores of models on the held-out rows ``test``."""
-        data = self._data(encodings, *[test] * len(encodings))
-        found = predict(self._tried, params, data, self.run.training.engine.mode, self.encoding.target)
+        found = self.predictions(params, encodings, *[test] * len(encodings))
         if not np.isfinite(found.losses).all():
             raise Diverged("fine-tuning ended in numbers that are not finite", fix="try a tenth of the step size: --lr")
         return [score(found.client(i), self.encoding) for i in range(len(encodings))]
 
-    def _data(self, encodings: Sequence[Encoding], *rows: np.ndarray, training: bool = False) -> ClientData:
+    def data(self, encodings: Sequence[Encoding], *rows: np.ndarray, training: bool = False) -> ClientData:
         """Rows of the site's samples, each group with its own encoding, as those of one client each.
 
         In training, images are augmented and classes weighed as in the run, but by the client's own labels alone.

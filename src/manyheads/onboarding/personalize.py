@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from manyheads.baselines import inner_folds
 from manyheads.core.optim import FineTune
-from manyheads.core.randomness import Purpose, generator
 from manyheads.core.settings import as_dict
 from manyheads.core.trees import Tree
 from manyheads.data import Encoding
 from manyheads.data.sites.new_site import new_site, read_new_site
 from manyheads.engines.workbench import of_one
+from manyheads.onboarding.adaptation import adapted
+from manyheads.onboarding.alone import Alone, best_alone
 from manyheads.onboarding.held_out import doubts, seen_by, split
+from manyheads.onboarding.learning_curve import curve_point, curve_sizes, learning_curve
 from manyheads.onboarding.newcomer import Newcomer, Tuning
-from manyheads.onboarding.scores import baseline, check_task, curve_point, curve_sizes
+from manyheads.onboarding.scores import check_task, score
+from manyheads.onboarding.verdict import verdict
 from manyheads.run.result import Run
 
 __all__ = ["Personal", "personalize"]
 
-SUBSETS = 5
-"""random subsets of the training samples for each point of the learning curve"""
+FOLDS = 5
+"""of the training samples, by which the fine-tuning is chosen and models are compared"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +61,8 @@ def personalize(
     ``data`` is a file (see :func:`manyheads.data.sites.new_site.read_new_site`) or arrays ``(x, y)``. A part of the samples is
     held out to measure the model before and after; ``curve`` are numbers of training samples to measure it for as well.
     ``finetune`` is as in a run, or in short ``"head:10"``; without it, the run's own setting, else the method's own
-    adaptation, else 10 epochs, but at least 300 steps, of what suits it. ``lr`` changes its step size.
+    adaptation, else 10 epochs, but at least 300 steps, of what suits it, unless cross-validation on the training samples
+    favours another amount. ``lr`` changes its step size. Models of the client's samples alone are measured beside it.
 
     >>> import manyheads as mh
     >>> from manyheads.data import Classes, Digits, federate
@@ -75,16 +80,28 @@ def personalize(
     train, test = split(site.y, encoding, test_fraction, seed, seen)
     sizes = curve_sizes(curve, len(train))
     newcomer = Newcomer(run, encoding, site, site.y, seed)
-    tuning = newcomer.tuning(finetune, lr)
+    given = newcomer.tuning(finetune, lr)
+    folds = list(inner_folds(site.y[train], encoding.task, FOLDS, seed))
     say(f"training on {len(train)} samples")
+    tuning, losses = adapted(newcomer, given, train, folds)
     params, (own,) = newcomer.tuned(tuning, [train])
-    after = newcomer.scores(params, [own], test)
+    (after,) = newcomer.scores(params, [own], test)
+    say("fitting models to the client's samples alone")
+    alone = Alone(newcomer, seed)
+    models = alone.models(train, test, folds)
+    best = best_alone(models)
+    scores = {name: score(model.held_out, encoding) for name, model in models.items()}
+    points = learning_curve(newcomer, tuning, (alone, best) if best else None, sizes, train, test, say)
+    last = curve_point(len(train), [after], [scores[best]] if best else None, encoding.task)
+    ours = newcomer.predictions(params, [own], test)
     facts = {
         **_facts(newcomer, tuning, train, test),
         "before": {"model": newcomer.words, **newcomer.scores(newcomer.model, [own], test)[0]},
-        "after": after[0],
-        "baseline": baseline(site.y, train, test, encoding),
-        "curve": [*_curve(newcomer, tuning, sizes, train, test, seed, say), curve_point(len(train), after)],
+        "after": after | {"validation": float(losses.mean()) if folds else None},
+        "alone": {n: {"model": m.words, **scores[n], "validation": m.validation} for n, m in models.items()},
+        "best_alone": best,
+        "verdict": verdict(ours, float(losses.mean()), models[best], len(train), encoding.task) if best else None,
+        "curve": [*points, last],
         "seed": seed,
         "seen": None if seen is None else int(seen.sum()),
         "warnings": [*site.warnings, *doubts(site.y, encoding, seen, len(test))],
@@ -107,21 +124,3 @@ def _facts(newcomer: Newcomer, tuning: Tuning, train: np.ndarray, test: np.ndarr
         "protocol": f"{newcomer.words}, {tune.describe()} on {len(train)} samples, step size {tune.lr:g}; "
         f"measured on {len(test)} held-out samples" + (f"; loss: {encoding.loss}" if encoding.loss else ""),
     }
-
-
-def _curve(
-    newcomer: Newcomer,
-    tuning: Tuning,
-    sizes: Sequence[int],
-    train: np.ndarray,
-    test: np.ndarray,
-    seed: int,
-    say: Callable[[str], None],
-) -> Iterator[dict[str, Any]]:
-    """The learning curve: models trained on random subsets of the training samples, at each of the sizes."""
-    for place, size in enumerate(sizes):
-        say(f"learning curve: {SUBSETS} times {size} samples")
-        rng = generator(seed, Purpose.SAMPLING, size)
-        subsets = [np.sort(rng.choice(train, size, replace=False)) for _ in range(SUBSETS)]
-        params, encodings = newcomer.tuned(tuning, subsets, first=1 + place * SUBSETS)
-        yield curve_point(size, newcomer.scores(params, encodings, test))

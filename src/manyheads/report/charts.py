@@ -85,9 +85,7 @@ def curves(result: ComparisonResult, over: Literal["round", "mb"], legend: alt.L
         for point in result[name].curve
         if over == "round" or point.bytes
     ]
-    drawn = lines(
-        inline(rows), names, over, f"validation {scale.title}", scale, legend=legend, band=len(result.seeds) > 1
-    )
+    drawn = lines(inline(rows), names, over, f"validation {scale.title}", scale, legend=legend, band=result.folds > 1)
     words = f"target {scale.value(result.target)}{scale.unit}"
     target = chart_of([{"target": scale.drawn(result.target), "words": words}]).encode(y="target:Q")
     label = target.mark_text(align="left", baseline="bottom", dx=3, dy=-2, opacity=0.8)

@@ -30,6 +30,9 @@ def test_heart_comes_with_the_package_as_four_hospitals(monkeypatch):
         sick.append(round(100 * y.mean()))
     assert sick == [46, 36, 93, 74]  # per cent, as UCI has them
     assert set(federation.columns.categories) == {"cp", "restecg", "slope", "thal"}
+    assert not any("may be codes" in doubt for doubt in federation.doubts)  # codes are known
+    assert any("'0' read as missing, in 'chol', 'trestbps'" in doubt for doubt in federation.doubts)
+    assert len(federation.columns.features) == 22  # without indicators, which would tell of the hospital alone
     assert not federation.own_test
     assert not any(str(HEART.parent) in doubt for doubt in federation.doubts)
 

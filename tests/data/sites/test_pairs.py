@@ -108,3 +108,34 @@ def test_a_run_by_command(folder, capsys):
     assert facts["accuracy"] is None
     assert source_of({"name": str(folder), "label": "time,event"}).federation(0).task == "survival"
     assert "no label column 'time,dead'" in error_of(capsys, "run", "--data", folder, "--data.label", "time,dead")
+
+
+def test_a_code_of_a_missing_time_is_a_missing_label(folder):
+    x, y = subjects(np.random.default_rng(2), 20)
+    y[3, 0] = 999
+    written(folder, "oslo", x, y)
+    (error,) = check_sites(folder, label="time,event", missing_codes=("time=999",)).errors
+    assert "row 4, column 'time': a time that is no number" in str(error)
+    (error, *_) = check_sites(folder, label="time,event", missing_codes=("tine=999",)).errors
+    assert "column 'tine': no such column with a missing code; did you mean 'time'?" in str(error)
+
+
+@pytest.mark.parametrize("part", ["time", "event"])
+def test_a_feature_that_tells_the_time_or_the_event_is_told(tmp_path, part):
+    rng = np.random.default_rng(0)
+    for name in ("leeds", "oslo"):
+        x, y = subjects(rng, 60)
+        x[:, 2] = 2 * y[:, 0] if part == "time" else y[:, 1] + rng.uniform(0, 0.5, 60)
+        written(tmp_path, name, x, y)
+    doubts = [p for p in check_sites(tmp_path, label="time,event").problems if "tells the label" in p.message]
+    assert [p.column for p in doubts] == ["noise"]
+
+
+def test_copies_of_a_patient_are_told(folder):
+    x, y = subjects(np.random.default_rng(3), 20)
+    written(folder, "oslo", np.concatenate([x, x[:2]]), np.concatenate([y, y[:2]]))
+    (doubt,) = (p for p in check_sites(folder, label="time,event").problems if "rows that repeat" in p.message)
+    assert "site 'oslo' has rows that repeat others: 2 of 22" in doubt.message
+    y[:2, 0] += 1
+    written(folder, "oslo", np.concatenate([x, x[:2]]), np.concatenate([y, y[:2] - [1, 0]]))
+    assert not [p for p in check_sites(folder, label="time,event").problems if "rows that repeat" in p.message]

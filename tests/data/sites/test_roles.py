@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import date, timedelta
 
 import numpy as np
 import pytest
@@ -77,6 +78,20 @@ def test_tests_are_later_than_the_training_rows(folder):
         for k, fold in enumerate(federation.folds(5, 0)):
             assert sorted(days[rows_in(fold.train, client)]) == list(range(4 * (k + 1)))
             assert sorted(days[rows_in(fold.test, client)]) == list(range(4 * (k + 1), 4 * (k + 2)))
+
+
+def test_times_may_be_dates_as_people_write_them(folder):
+    start = date(2021, 3, 20)  # as text, 01/04 is before 20/03
+    dated = {
+        f"s{site}": [row | {"day": f"{start + timedelta(row['day']):%d/%m/%Y}"} for row in rows_of(site)]
+        for site in range(3)
+    }
+    by_number = made(folder, time="day")
+    by_date = made(written(folder, dated), time="day")
+    assert by_date.columns.features == ("x",)
+    assert by_date.columns.dates == {}
+    for client in range(3):
+        assert rows_in(by_date.test, client) == rows_in(by_number.test, client)
 
 
 def test_a_split_of_ones_own_is_kept(folder):

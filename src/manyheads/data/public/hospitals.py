@@ -49,6 +49,8 @@ class Heart:
             label="disease",
             task="classification",
             categories=("cp", "restecg", "slope", "thal"),
+            missing_codes=("chol=0", "trestbps=0"),
+            indicators=False,  # what a hospital did not measure, it lacks of nearly all: they tell of the hospital alone
             scaling=self.scaling,
             test_fraction=self.test_fraction,
         )

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from manyheads.core.words import quoted
+from manyheads.data.sites.kinds import WRONG, Kind, values_of
 from manyheads.data.sites.notation import looks_like_number
 from manyheads.data.sites.problems import Problem
 from manyheads.data.sites.reading import Reading, Site
 from manyheads.data.sites.values import as_numbers, as_text, is_missing
 
-__all__ = ["check_task", "clean_feature", "clean_labels", "is_category", "task_of", "unclear_numbers"]
+__all__ = ["check_task", "clean_feature", "clean_labels", "task_of", "unclear_numbers"]
 
 FEW_LABELS = 30
 """a label column of whole numbers with more distinct values than this is a regression target"""
-
-
-def is_category(feature: str, sites: Iterable[Site]) -> bool:
-    """Whether there is more text than numbers, over all sites: a few texts among numbers are mistakes."""
-    balance = 0
-    for site in sites:
-        numbers, wrong = as_numbers(site.columns[feature])
-        balance += int(wrong.sum()) - int((~np.isnan(numbers)).sum())
-    return balance > 0
 
 
 def unclear_numbers(reading: Reading, sites: Sequence[Site], columns: Sequence[str], otherwise: str) -> list[Problem]:
@@ -41,20 +33,21 @@ def unclear_numbers(reading: Reading, sites: Sequence[Site], columns: Sequence[s
     return problems
 
 
-def clean_feature(site: Site, name: str, category: bool, missing: str) -> tuple[np.ndarray, list[Problem]]:
-    """A feature as numbers, or as text if it is a category, and problems with it."""
+def clean_feature(site: Site, name: str, kind: Kind, missing: str, order: str = "") -> tuple[np.ndarray, list[Problem]]:
+    """A feature as numbers, or as text if it is a category, and problems with it; ``order`` is that of its dates."""
     column = site.columns[name]
+    if kind == "category":
+        values, wrong = as_text(column), np.zeros(len(column), bool)
+    else:
+        values, wrong = values_of(column, kind, order)
     problems = []
-    numbers, wrong = as_numbers(column)
-    if not category:
-        if wrong.any():
-            at = np.flatnonzero(wrong)
-            fix = "correct it, leave it empty, or name the column in --data.categories"
-            problems.append(site.problem(f"text in a column of numbers: {quoted(column[at[0]])}", fix, at, name))
-        if np.isinf(numbers).any():
-            fix = "correct it, or leave it empty"
-            problems.append(site.problem("an infinite number", fix, np.flatnonzero(np.isinf(numbers)), name))
-    values = as_text(column) if category else numbers
+    if wrong.any():
+        at = np.flatnonzero(wrong)
+        fix = "correct it, leave it empty, or name the column in --data.categories"
+        problems.append(site.problem(f"{WRONG[kind]}: {quoted(column[at[0]])}", fix, at, name))
+    if kind != "category" and np.isinf(values).any():
+        fix = "correct it, or leave it empty"
+        problems.append(site.problem("an infinite number", fix, np.flatnonzero(np.isinf(values)), name))
     gaps = is_missing(values) & ~wrong
     if gaps.any() and missing == "error":
         fix = "fill it in, or accept it: --data.missing mean"

@@ -13,7 +13,10 @@ from manyheads.core.errors import UserError
 from manyheads.core.settings import settings
 from manyheads.data.sites.moments import Moments
 
-__all__ = ["Columns"]
+__all__ = ["OFTEN", "Columns", "often_missing"]
+
+OFTEN, FEWEST = 0.05, 5
+"""a column gets an indicator if more than this share of a site's values is missing, and at least so many"""
 
 
 @settings
@@ -21,7 +24,8 @@ class Columns:
     """How each column of the sites' tables becomes inputs.
 
     Numbers come first, as ``(x - mean) / deviation`` unless scaling is none; a missing number is the mean. Then come the
-    categories, one-hot encoded; a missing or unknown category is all zeros.
+    categories, one-hot encoded; a missing or unknown category is all zeros. Last come the indicators, 1 where a number
+    is missing.
     """
 
     label: str
@@ -44,17 +48,30 @@ class Columns:
     """whether values may be missing"""
     target: tuple[float, float] = (0.0, 1.0)
     """mean and standard deviation by which the targets of a regression are scaled"""
+    indicators: tuple[str, ...] = ()
+    """columns of numbers that have an indicator of missing values"""
+    booleans: tuple[str, ...] = ()
+    """columns of numbers that are 0 and 1 for booleans"""
+    dates: dict[str, str] = Field(default_factory=dict)
+    """columns of numbers that are days, for dates; with the order of day and month, if all sites have the same"""
+    missing_codes: tuple[str, ...] = ()
+    """the user's codes of missing values"""
+    sheet: str = ""
+    """of Excel files, the sheet that was read"""
 
     def __post_init__(self) -> None:
         if not len(self.numbers) == len(self.mean) == len(self.deviation):
             raise UserError("every column of numbers needs a mean and a deviation", where="numbers")
         if not all(d > 0 for d in (*self.deviation, self.target[1])):
             raise UserError("not above 0", where="deviation")
+        if not {*self.indicators, *self.booleans, *self.dates} <= {*self.numbers, *self.dropped}:
+            raise UserError("indicators, booleans and dates are columns of numbers", where="indicators")
 
     @property
     def features(self) -> tuple[str, ...]:
-        """Names of the inputs: a column's name, or column=category."""
-        return self.numbers + tuple(f"{c}={v}" for c, values in self.categories.items() for v in values)
+        """Names of the inputs: a column's name, column=category, or "column missing"."""
+        hot = tuple(f"{c}={v}" for c, values in self.categories.items() for v in values)
+        return self.numbers + hot + tuple(f"{c} missing" for c in self.indicators)
 
     @classmethod
     def fit(
@@ -63,20 +80,31 @@ class Columns:
         train: Sequence[np.ndarray],
         numbers: Sequence[str],
         categories: Sequence[str],
+        indicate: bool | Literal["auto"] = False,
         **how: Any,
     ) -> Columns:
-        """From statistics of all sites' training rows; ``how`` are the other fields."""
-        shared = Moments.merged([Moments.of(_stacked(t, numbers)[rows]) for t, rows in zip(tables, train, strict=True)])
+        """From statistics of all sites' training rows; ``how`` are the other fields.
+
+        ``indicate`` says which numbers get an indicator: none, all that are missing in some row, or, with auto, those
+        that are often missing at some site.
+        """
+        own = [Moments.of(_stacked(t, numbers)[rows]) for t, rows in zip(tables, train, strict=True)]
+        shared = Moments.merged(own)
         varies = shared.low < shared.high
         seen = {c: {v for t, rows in zip(tables, train, strict=True) for v in t[c][rows]} for c in categories}
         kept = {c: tuple(sorted(values - {None})) for c, values in seen.items() if len(values) > 1}
         constant = [n for n, v in zip(numbers, varies, strict=True) if not v]
+        told = np.zeros(len(numbers), bool)
+        for moments, rows in zip(own, train, strict=True):
+            missing = len(rows) - moments.count
+            told |= often_missing(missing, len(rows)) if indicate == "auto" else (missing > 0) & indicate
         return cls(
             numbers=tuple(n for n, v in zip(numbers, varies, strict=True) if v),
             mean=tuple(shared.mean[varies].tolist()),
             deviation=tuple(shared.deviation[varies].tolist()),
             categories=kept,
             dropped=tuple(constant + [c for c in categories if c not in kept]),
+            indicators=tuple(n for n, t in zip(numbers, varies & told, strict=True) if t),
             **how,
         )
 
@@ -100,11 +128,21 @@ class Columns:
     def inputs(self, table: Mapping[str, np.ndarray]) -> np.ndarray:
         """The inputs of a table, [rows, features]."""
         x = _stacked(table, self.numbers)
+        missing = np.isnan(_stacked(table, self.indicators))
         x = np.where(np.isnan(x), self.mean, x)
         if self.scaling != "none":
             x = (x - self.mean) / self.deviation
         hot = [table[c][:, None] == np.array(values, object) for c, values in self.categories.items()]
-        return np.concatenate([x, *hot], axis=1).astype(np.float32)
+        return np.concatenate([x, *hot, missing], axis=1).astype(np.float32)
+
+
+def often_missing(missing: np.ndarray, rows: int | np.ndarray) -> np.ndarray:
+    """Whether so many of a site's rows are missing that an indicator may tell something.
+
+    >>> often_missing(np.array([4, 5]), 20), often_missing(np.array([5, 6]), 100)
+    (array([False,  True]), array([False,  True]))
+    """
+    return (missing >= FEWEST) & (missing > OFTEN * rows)
 
 
 def _stacked(table: Mapping[str, np.ndarray], names: Sequence[str]) -> np.ndarray:

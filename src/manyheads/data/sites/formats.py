@@ -9,35 +9,39 @@ import zipfile
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
 from manyheads.core.words import quoted
 from manyheads.data.content import check_size, unpacked
+from manyheads.data.sites.decoding import decoded
 from manyheads.data.sites.problems import Unreadable, and_more
 from manyheads.data.sites.values import like_values
 
-__all__ = ["load_npz", "read_csv", "read_npz", "read_parquet"]
+__all__ = ["Found", "check_names", "load_npz", "read_csv", "read_npz", "read_parquet"]
 
 MOST_COLUMNS = 100_000
 
 
-def read_csv(path: Path) -> dict[str, Any]:
+class Found(NamedTuple):
+    """The columns of a file, and what was assumed to read them: messages, each with its fix."""
+
+    columns: dict[str, Any]
+    assumed: tuple[tuple[str, str], ...] = ()
+
+
+def read_csv(path: Path) -> Found:
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
-    content = unpacked(path)
-    if not content.endswith((b"\n", b"\r")):
-        content += b"\n"
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        row = content.count(b"\n", 0, error.start)
-        raise Unreadable("is not text in UTF-8", "save it as CSV with the encoding UTF-8", row or None) from None
-    names, delimiter, lines = _header(text)
+    text, encoding = decoded(unpacked(path))
+    if not text.endswith(("\n", "\r")):
+        text += "\n"
+    names, delimiter, lines = _header(text, tabs=path.name.endswith((".tsv", ".tsv.gz")))
     if not names:
-        return {}
+        return Found({})
+    content = text.encode()
     check_size(8 * sum(text.count(end) for end in (delimiter, "\n", "\r")))
 
     uneven: list[Any] = []
@@ -62,13 +66,14 @@ def read_csv(path: Path) -> dict[str, Any]:
             "complete the row, or put quotes around a value that holds the delimiter",
             uneven[0].number - lines,  # the reader's number includes the header
         )
-    return dict(zip(names, table.columns, strict=True))
+    assumed = ((encoding, "if letters are wrong, save it in UTF-8"),) if encoding else ()
+    return Found(dict(zip(names, table.columns, strict=True)), assumed)
 
 
-def _header(text: str) -> tuple[list[str], str, int]:
-    """The names of the columns, the delimiter, and the number of lines up to the end of the header."""
+def _header(text: str, tabs: bool) -> tuple[list[str], str, int]:
+    """The names of the columns, the delimiter (a tab, if ``tabs``), and the number of lines up to the end of the header."""
     first = next((line for line in io.StringIO(text, newline="") if line.strip()), "")
-    delimiter = max(",;\t", key=first.count)
+    delimiter = "\t" if tabs else max(",;\t", key=first.count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     try:
         names = next((row for row in reader if "".join(row).strip()), [])
@@ -77,24 +82,24 @@ def _header(text: str) -> tuple[list[str], str, int]:
             f"the header cannot be read: {error}", "write the columns' names into the first line"
         ) from None
     names = [name.strip() for name in names]
-    _check_names(names, "the first line")
+    check_names(names, "the first line")
     return names, delimiter, reader.line_num
 
 
-def read_parquet(path: Path) -> dict[str, Any]:
+def read_parquet(path: Path) -> Found:
     import pyarrow as pa
     from pyarrow import parquet
 
     with parquet.ParquetFile(str(path)) as file:
         names = file.schema_arrow.names
-        _check_names(names)
+        check_names(names)
         check_size(8 * file.metadata.num_rows * len(names))
         batches, size = [], 0
         for batch in file.iter_batches(batch_size=4096):
             batches.append(batch)
             check_size(size := size + batch.nbytes)
         table = pa.Table.from_batches(batches, file.schema_arrow)
-    return dict(zip(names, table.columns, strict=True))
+    return Found(dict(zip(names, table.columns, strict=True)))
 
 
 def load_npz(path: Path, needed: Sequence[str]) -> dict[str, np.ndarray]:
@@ -131,7 +136,7 @@ def _read_npy(file: IO[bytes], size: int) -> np.ndarray:
     return array.astype(dtype.newbyteorder("="))
 
 
-def read_npz(path: Path, labelled: bool) -> dict[str, Any]:
+def read_npz(path: Path, labelled: bool) -> Found:
     arrays = load_npz(path, ("x", "y") if labelled else ("x",))
     x = arrays.pop("x")
     x = x[:, None] if x.ndim == 1 else x
@@ -144,19 +149,20 @@ def read_npz(path: Path, labelled: bool) -> dict[str, Any]:
             )
     if x.shape[1] > MOST_COLUMNS:
         raise Unreadable(f"x has {x.shape[1]} columns", f"at most {MOST_COLUMNS} are read")
-    _check_names([*(f"x{i}" for i in range(x.shape[1])), *arrays])
-    return {f"x{i}": x[:, i] for i in range(x.shape[1])} | arrays
+    check_names([*(f"x{i}" for i in range(x.shape[1])), *arrays])
+    return Found({f"x{i}": x[:, i] for i in range(x.shape[1])} | arrays)
 
 
-def _check_names(names: Sequence[str], place: str = "") -> None:
+def check_names(names: Sequence[str], place: str = "") -> None:
     """Refuse too many, empty or repeated names; ``place`` is where names are, if it may hold values by mistake."""
     if len(names) > MOST_COLUMNS:
         raise Unreadable(f"has {len(names)} columns", f"at most {MOST_COLUMNS} are read")
     values = f"; {place} seems to hold values, not names" if place and like_values(names) else ""
+    header = "is the header missing? Write the columns' names there" if values else ""
     for number, name in enumerate(names, 1):
         if not name:
-            fix = "name it; pandas writes such a column unless told to_csv(..., index=False)"
+            fix = header or "name it; pandas writes such a column unless told index=False"
             raise Unreadable(f"column {number} has no name{values}", fix)
     double = [n for n, count in Counter(names).items() if count > 1]
     if double:
-        raise Unreadable(f"two columns have this name{values}", "rename one of them", column=double[0])
+        raise Unreadable(f"two columns have this name{values}", header or "rename one of them", column=double[0])

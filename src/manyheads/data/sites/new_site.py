@@ -16,6 +16,9 @@ from manyheads.core.words import quoted
 from manyheads.data.encoding import Encoding, Raw
 from manyheads.data.paths import suggestion
 from manyheads.data.sites.columns import Columns
+from manyheads.data.sites.dates import date_order
+from manyheads.data.sites.gaps import codes_told
+from manyheads.data.sites.kinds import WRONG, Kind, values_of
 from manyheads.data.sites.pairs import label_pair, stacked_pair
 from manyheads.data.sites.problems import Problem, and_more
 from manyheads.data.sites.reading import LABEL_NAMES
@@ -50,15 +53,15 @@ def read_new_site(path: str | Path, encoding: Encoding, labelled: bool = True) -
     if kind != "file":
         raise UserError(f"{path} is not a file", where="data")
     if encoding.columns is not None:
-        table = _table(path, encoding.columns.ignored, labelled)
+        table, warnings = _table(path, labelled, encoding.columns)
         samples: Raw
-        warnings: list[str]
-        samples, warnings = _features(path, table, encoding.columns)
+        samples, more = _features(path, table, encoding.columns)
+        warnings += more
         column = encoding.columns.label
         values = _label(table.columns, column)
     else:
-        x, values, column = _arrays(path, labelled, task_named(encoding.task).label)
-        samples, warnings = _fitting(str(path), x, encoding), []
+        x, values, column, warnings = _arrays(path, labelled, task_named(encoding.task).label)
+        samples = _fitting(str(path), x, encoding)
     try:
         y = _targets(str(path), values, column, encoding)
     except UserError as error:
@@ -75,7 +78,9 @@ def read_new_site(path: str | Path, encoding: Encoding, labelled: bool = True) -
 def new_site(x: np.ndarray, y: np.ndarray, encoding: Encoding) -> NewSite:
     """A new site from arrays: samples of the run's shape, and class indices, class names or targets."""
     if encoding.columns is not None:
-        raise UserError("this run reads tables with named columns", fix="give the path of a CSV, Parquet or NPZ file")
+        raise UserError(
+            "this run reads tables with named columns", fix="give the path of a CSV, Excel, Parquet or NPZ file"
+        )
     x, y = np.asarray(x), np.asarray(y)
     if not x.ndim or len(x) != len(y) or not len(x):
         raise UserError("x and y need one row per sample", given=f"shapes {x.shape} and {y.shape}")
@@ -84,11 +89,15 @@ def new_site(x: np.ndarray, y: np.ndarray, encoding: Encoding) -> NewSite:
     return NewSite(_fitting("x", x, encoding), _targets("y", y, "y", encoding))
 
 
-def _table(path: Path, ignored: tuple[str, ...], labelled: bool) -> Table:
-    table, problems = read_table(path, ignored, labelled)
+def _table(path: Path, labelled: bool, columns: Columns | None = None) -> tuple[Table, list[str]]:
+    """A table, read as those of the run's sites were, and warnings."""
+    if columns is None:
+        table, problems = read_table(path, labelled=labelled)
+    else:
+        table, problems = read_table(path, columns.ignored, labelled, columns.sheet, columns.missing_codes)
     if table is None:
         raise UserError(str(problems[0]))
-    return table
+    return table, [str(p) for p in (*problems, *codes_told(str(path), [table.codes]))]
 
 
 def _features(path: Path, table: Table, columns: Columns) -> tuple[dict[str, np.ndarray], list[str]]:
@@ -102,7 +111,11 @@ def _features(path: Path, table: Table, columns: Columns) -> tuple[dict[str, np.
         raise UserError(f"{path} lacks the columns {quoted(*lacks)}{besides}", fix="name them as the run's sites do")
     warnings = [f"{path}: columns that the run's sites did not have are not used: {quoted(*extra)}"] if extra else []
     warnings += [f"{path}, column {quoted(n)}: numbers with {way}, read as such" for n, way in table.notations.items()]
-    clean = {n: _numbers(str(path), table.columns[n], n) for n in columns.numbers}
+    clean = {}
+    for name in columns.numbers:
+        kind: Kind = "boolean" if name in columns.booleans else "date" if name in columns.dates else "number"
+        order, more = _order(path, table.columns[name], name, columns) if kind == "date" else ("", [])
+        clean[name], warnings = _numbers(str(path), table.columns[name], name, kind, order), warnings + more
     for name, known in columns.categories.items():
         clean[name] = as_text(table.columns[name])
         new = sorted({v for v in clean[name] if v is not None and v not in known})
@@ -116,14 +129,27 @@ def _features(path: Path, table: Table, columns: Columns) -> tuple[dict[str, np.
     return clean, warnings
 
 
+def _order(path: Path, column: np.ndarray, name: str, columns: Columns) -> tuple[str, list[str]]:
+    """The order of day and month in dates: if it cannot be told from them, that of the run's sites, with a warning."""
+    texts = [v for v in column.tolist() if isinstance(v, str)]
+    own, usual = date_order(texts), columns.dates[name]
+    if own is not None:
+        return own, []
+    message = f"dates whose day and month cannot be told apart, such as {quoted(texts[0])}"
+    if not usual:
+        raise UserError(str(Problem("error", str(path), message, "write them as 2021-04-03", column=name)))
+    fix = f"read as {usual}, as at the run's sites"
+    return usual, [str(Problem("warning", str(path), message, fix, column=name))]
+
+
 def _label(columns: Mapping[str, np.ndarray], name: str) -> np.ndarray | None:
     """The label column, or both of survival's; None if it is not there."""
     pair = label_pair(name, columns)
     return stacked_pair(columns, pair) if pair else columns.get(name)
 
 
-def _arrays(path: Path, labelled: bool, pair: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray | None, str]:
-    """Inputs and labels from an NPZ file, or from a table with one column per input; and the label's name.
+def _arrays(path: Path, labelled: bool, pair: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray | None, str, list[str]]:
+    """Inputs and labels from an NPZ file, or from a table with one column per input; the label's name, and warnings.
 
     ``pair`` are the names of the two columns that are the label of survival; empty for other tasks.
     """
@@ -131,8 +157,9 @@ def _arrays(path: Path, labelled: bool, pair: tuple[str, ...]) -> tuple[np.ndarr
         found, problems = read_arrays(path)
         if found is None:
             raise UserError(str(problems[0]))
-        return *found, "y"
-    columns = dict(_table(path, (), labelled).columns)
+        return *found, "y", []
+    table, warnings = _table(path, labelled)
+    columns = dict(table.columns)
     known = (",".join(pair),) if pair else LABEL_NAMES
     label = next((n for n in known if _label(columns, n) is not None), "")
     y = _label(columns, label)
@@ -142,16 +169,14 @@ def _arrays(path: Path, labelled: bool, pair: tuple[str, ...]) -> tuple[np.ndarr
     if not columns:
         raise UserError(f"{path} has no column besides the label", fix="add a column for each input")
     inputs = [_numbers(str(path), column, name) for name, column in columns.items()]
-    return np.stack(inputs, axis=1), y, label
+    return np.stack(inputs, axis=1), y, label, warnings
 
 
-def _numbers(file: str, column: np.ndarray, name: str) -> np.ndarray:
-    numbers, wrong = as_numbers(column)
+def _numbers(file: str, column: np.ndarray, name: str, kind: Kind = "number", order: str = "") -> np.ndarray:
+    numbers, wrong = values_of(column, kind, order)
     if wrong.any():
         at = np.flatnonzero(wrong)
-        raise _error(
-            file, f"text in a column of numbers: {quoted(column[at[0]])}", "correct it, or leave it empty", at, name
-        )
+        raise _error(file, f"{WRONG[kind]}: {quoted(column[at[0]])}", "correct it, or leave it empty", at, name)
     if np.isinf(numbers).any():
         raise _error(
             file, "an infinite number", "correct it, or leave it empty", np.flatnonzero(np.isinf(numbers)), name

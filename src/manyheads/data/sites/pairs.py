@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ WRONG = ("a time that is no number from 0 on", "an event that is neither 0 nor 1
 FIX = "correct it, or delete the row; the label is TIME,EVENT, with event 1 if it happened at that time, else 0"
 
 
-def label_pair(label: str, columns: Mapping[str, np.ndarray]) -> tuple[str, ...]:
+def label_pair(label: str, columns: Container[str]) -> tuple[str, ...]:
     """The columns of a label ``TIME,EVENT``; none if they are not there, or if a column has that name."""
     names = tuple(name.strip() for name in label.split(","))
     return names if len(names) == 2 and label not in columns and all(n in columns for n in names) else ()

@@ -25,7 +25,7 @@ class RawTables:
     survey: Survey
     scale_target: bool
     how: Mapping[str, Any]
-    """the settings among the fields of :class:`Columns`"""
+    """the settings among the arguments of :meth:`Columns.fit`"""
 
     @property
     def rows(self) -> Samples:
@@ -84,6 +84,8 @@ class RawTables:
             survey.categories,
             label=survey.label,
             target=self._target_scaling(train),
+            booleans=survey.booleans,
+            dates=survey.dates,
             **self.how,
         )
         if not columns.features:

@@ -16,7 +16,7 @@ from manyheads.core.files import kind_of
 from manyheads.core.settings import settings
 from manyheads.core.words import quoted
 from manyheads.data.paths import suggestion
-from manyheads.data.sites.pairs import paired
+from manyheads.data.sites.pairs import label_pair, paired
 from manyheads.data.sites.problems import Problem, and_more
 from manyheads.data.sites.tables import EXTENSIONS, Table, read_table, stem
 from manyheads.data.sites.values import as_text, is_missing, like_values, ordered
@@ -34,7 +34,7 @@ class Reading:
     """Which files to read, and what their columns mean."""
 
     path: str = ""
-    """a folder with one CSV, Parquet or NPZ file per client, or one such table with a client column"""
+    """a folder with one CSV, Excel, Parquet or NPZ file per client, or one such table with a client column"""
     label: str = "label"
     """the label column; by default label, target, y and class are tried; of survival two columns, TIME,EVENT"""
     client: str = ""
@@ -48,6 +48,10 @@ class Reading:
     """columns to leave out"""
     missing: Literal["mean", "error"] = "mean"
     """missing values: numbers are replaced by the mean of the training samples, or it is an error"""
+    missing_codes: tuple[str, ...] = ()
+    """more codes of missing values: CODE for all columns, COLUMN=CODE for one, such as -9,chol=0"""
+    sheet: str = ""
+    """of Excel files, the sheet to read; by default the first that holds values"""
     group: str = ""
     """column of what must not be divided, such as the patient: all rows of one are for training, or for a test"""
     time: str = ""
@@ -73,6 +77,8 @@ class Site:
     """columns of the file that were left out"""
     notations: dict[str, str] = field(default_factory=dict)
     """columns whose numbers have a notation other than a program's, and its name"""
+    codes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """columns in which texts were read as missing values, and these texts"""
 
     def problem(self, message: str, fix: str, at: np.ndarray, column: str) -> Problem:
         """An error at rows ``at`` of a column; the message is about the first."""
@@ -86,10 +92,10 @@ def read_sites(reading: Reading) -> tuple[list[Site], str, list[Problem]]:
     """The sites that have the same columns (in one order), the name of the label column, and problems."""
     sites, problems = _read(reading)
     label = _label_column(reading, sites)
-    pairs = [paired(site, label) for site in sites]
-    sites, problems = [site for site, _ in pairs], problems + [p for _, more in pairs for p in more]
     if sites and not any(p.severity == "error" for p in problems):
         problems += _no_such(reading, sites, label)
+    pairs = [paired(site, label) for site in sites]
+    sites, problems = [site for site, _ in pairs], problems + [p for _, more in pairs for p in more]
     alike, more = _alike(sites, label)
     return alike, label, problems + more
 
@@ -115,12 +121,13 @@ def _read(reading: Reading) -> tuple[list[Site], list[Problem]]:
     for file in files:
         why = _left_out(file)
         if why is None:
-            table, more = read_table(file, reading.ignore)
+            table, more = _table(reading, file)
             problems += more
             if table is not None:
                 sites.append(_site(stem(file), file, np.arange(table.rows), table))
         elif why:
-            problems.append(Problem("warning", str(file), f"{why}: left out", f"known are {', '.join(EXTENSIONS)}"))
+            fix = f"if it is a table, save it as one of {', '.join(EXTENSIONS)}"
+            problems.append(Problem("warning", str(file), f"{why}: left out", fix))
     if not sites and not any(p.severity == "error" for p in problems):
         fix = f"put one file per client there: {', '.join(EXTENSIONS)}"
         problems.append(Problem("error", str(path), "the folder holds no table", fix))
@@ -129,6 +136,10 @@ def _read(reading: Reading) -> tuple[list[Site], list[Problem]]:
             message = f"{count} files are of a site {quoted(name)}"
             problems.append(Problem("error", str(path), message, "rename one of them"))
     return sites, problems
+
+
+def _table(reading: Reading, file: Path) -> tuple[Table | None, list[Problem]]:
+    return read_table(file, reading.ignore, sheet=reading.sheet, missing=reading.missing_codes)
 
 
 def _left_out(file: Path) -> str | None:
@@ -147,12 +158,12 @@ def _left_out(file: Path) -> str | None:
 
 def _site(name: str, file: Path, at: np.ndarray, table: Table) -> Site:
     columns = {n: c[at] for n, c in table.columns.items()}
-    return Site(name, str(file), at + 1, columns, table.ignored, table.notations)
+    return Site(name, str(file), at + 1, columns, table.ignored, table.notations, table.codes)
 
 
 def _divided(reading: Reading, path: Path) -> tuple[list[Site], list[Problem]]:
     """The sites of a single table, divided by its client column."""
-    table, problems = read_table(path, reading.ignore)
+    table, problems = _table(reading, path)
     if table is None:
         return [], problems
     names = [reading.client] if reading.client else list(CLIENT_NAMES)
@@ -176,12 +187,13 @@ def _no_such(reading: Reading, sites: Sequence[Site], label: str) -> list[Proble
     """Errors for columns that the user named and no site has."""
     used = {n: None for s in sites for n in s.columns}
     there = used | {n: None for s in sites for n in s.ignored}
-    features = [n for n in used if n != label]
+    features = [n for n in used if n not in (label, *label_pair(label, used))]
     return [
         Problem("error", reading.path, message, did_you_mean(name, known) or f"there are {quoted(*known)}", column=name)
         for message, names, known in (
             ("no such column to ignore", reading.ignore, list(there)),
             ("no such column of categories", reading.categories, features),
+            ("no such column with a missing code", [c.rpartition("=")[0] for c in reading.missing_codes], [*used, ""]),
         )
         for name in names
         if name not in known

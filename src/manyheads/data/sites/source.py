@@ -33,7 +33,7 @@ def check_sites(path: str | Path, **reading: Any) -> Survey:
 
 @settings
 class Sites(Reading):
-    """Your own tables: a folder with one CSV, Parquet or NPZ file per client, or one table with a client column.
+    """Your own tables: a folder with one CSV, Excel, Parquet or NPZ file per client, or one table with a client column.
 
     Columns are scaled by statistics of the training rows: the client's own, or counts, means and sums of squares that the
     clients share. Rows are never pooled, and test rows are never used.
@@ -43,6 +43,8 @@ class Sites(Reading):
     model: ClassVar[str] = "mlp"
     scaling: Literal["client", "federated", "none"] = "client"
     """of numbers to mean 0 and deviation 1: by each client's own training samples, by shared statistics of all; or none"""
+    indicators: bool | Literal["auto"] = "auto"
+    """inputs that tell where a number is missing; auto: of columns missing in over 5 % of some client's training samples"""
     scale_target: bool = True
     """scale the target of a regression by shared statistics: a loss of 1 is then that of always predicting the mean"""
     test_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.2
@@ -71,7 +73,13 @@ class Sites(Reading):
         )
 
     def _how(self) -> dict[str, Any]:
-        """The settings among the fields of :class:`Columns`."""
+        """The settings among the arguments of :meth:`Columns.fit`."""
         owner = (self.client,) if self.client else CLIENT_NAMES
-        ignored = self.ignore + self.roles + (owner if Path(self.path).is_file() else ())
-        return {"ignored": ignored, "scaling": self.scaling, "missing": self.missing}
+        return {
+            "ignored": self.ignore + self.roles + (owner if Path(self.path).is_file() else ()),
+            "scaling": self.scaling,
+            "missing": self.missing,
+            "missing_codes": self.missing_codes,
+            "sheet": self.sheet,
+            "indicate": self.indicators,
+        }

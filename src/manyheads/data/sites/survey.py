@@ -1,30 +1,27 @@
 """A survey of a user's sites: which columns and labels they have, and every problem with them.
 
-Sites share only what a federation may know: names and types of columns, counts, names of labels; no rows.
+Sites share only what a federation may know: names and types of columns, counts, medians, names of labels, hashes of rows.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from manyheads.core.words import quoted
-from manyheads.data.sites.cleaning import (
-    check_task,
-    clean_feature,
-    clean_labels,
-    is_category,
-    task_of,
-    unclear_numbers,
-)
+from manyheads.data.sites.cleaning import check_task, clean_feature, clean_labels, task_of, unclear_numbers
+from manyheads.data.sites.identifiers import identifiers
+from manyheads.data.sites.kinds import Kind, date_orders, kind_of, kinds_told
 from manyheads.data.sites.problems import Problem
 from manyheads.data.sites.reading import Reading, Site, read_sites
 from manyheads.data.sites.roles import check_roles, clean_roles
+from manyheads.data.sites.suspicions import suspicions
 from manyheads.data.sites.values import is_missing, ordered
 
 __all__ = ["Survey", "survey_of"]
@@ -46,8 +43,10 @@ class Survey:
     sites: tuple[Site, ...] = ()
     task: str = "classification"
     label: str = "label"
-    numbers: tuple[str, ...] = ()
-    categories: tuple[str, ...] = ()
+    kinds: dict[str, Kind] = field(default_factory=dict)
+    """what each feature holds"""
+    orders: dict[str, dict[str, str]] = field(default_factory=dict)
+    """of columns of dates: the order of day and month in each file"""
     labels: tuple[str, ...] = ()
     """of a classification: the names of the classes, in order"""
     group: str = ""
@@ -60,13 +59,33 @@ class Survey:
         return [p for p in self.problems if p.severity == "error"]
 
     @property
+    def numbers(self) -> tuple[str, ...]:
+        """Features that are numbers, be it booleans or dates."""
+        return tuple(f for f, kind in self.kinds.items() if kind != "category")
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        return tuple(f for f, kind in self.kinds.items() if kind == "category")
+
+    @property
+    def booleans(self) -> tuple[str, ...]:
+        return tuple(f for f, kind in self.kinds.items() if kind == "boolean")
+
+    @property
+    def dates(self) -> dict[str, str]:
+        """Features that are dates, with the order of day and month if it is the same in all files."""
+        orders = {f: set(by_file.values()) - {""} for f, by_file in self.orders.items() if f in self.kinds}
+        return {f: found.pop() if len(found) == 1 else "" for f, found in orders.items()}
+
+    @property
     def features(self) -> tuple[str, ...]:
         return self.numbers + self.categories
 
-    @property
+    @cached_property
     def constant(self) -> tuple[str, ...]:
-        """Features with at most one value over all sites."""
-        values = {f: {v for s in self.sites for v in _distinct(s.columns[f])} for f in self.features}
+        """Features with at most one value over all sites; of a category, none is a value, too."""
+        values = {f: {v for s in self.sites for v in _distinct(s.columns[f])} for f in self.numbers}
+        values |= {f: {v for s in self.sites for v in s.columns[f].tolist()} for f in self.categories}
         return tuple(f for f, seen in values.items() if len(seen) <= 1)
 
     def facts(self) -> dict[str, Any]:
@@ -77,7 +96,7 @@ class Survey:
             "task": self.task if self.sites else None,
             "label": self.label if self.sites else None,
             "labels": list(self.labels),
-            "features": {f: "number" if f in self.numbers else "category" for f in self.features},
+            "features": {f: self.kinds[f] for f in self.features},
             "constant": list(self.constant),
             "sites": [self._site_facts(site) for site in self.sites],
             "problems": [asdict(p) for p in self.problems],
@@ -111,19 +130,27 @@ def survey_of(reading: Reading) -> Survey:
     features = [c for c in sites[0].columns if c not in (label, reading.group, reading.split)]
     if not features:
         problems.append(Problem("error", reading.path, "there is no column besides the label", "add feature columns"))
-    kinds = {f: is_category(f, sites) or f in reading.categories for f in features}
-    guessed = [f for f in features if kinds[f] and f not in reading.categories]
+    kinds: dict[str, Kind] = {
+        f: "category" if f in reading.categories else kind_of([s.columns[f] for s in sites]) for f in features
+    }
+    orders, more = date_orders(sites, [f for f in features if kinds[f] == "date"])
+    problems += more
+    guessed = [f for f in features if kinds[f] == "category" and f not in reading.categories]
     problems += unclear_numbers(reading, sites, guessed, "name the column in --data.categories")
     if misfit := check_task(reading, sites[0].columns[label]):
         problems.append(misfit)
         return Survey(reading.path, tuple(problems))
     if reading.task == "auto" and sites[0].columns[label].ndim == 1:
         problems += unclear_numbers(reading, sites, [label], "say --data.task classification")
+        if kind_of([s.columns[label] for s in sites]) == "date":
+            fix = "name another label column, --data.label NAME, or write it as a number of days"
+            problems.append(Problem("error", reading.path, "the labels are dates", fix, column=label))
     clean = []
     for site in sites:
         columns = {}
         for feature in features:
-            columns[feature], more = clean_feature(site, feature, kinds[feature], reading.missing)
+            order = orders[feature][site.file] if feature in orders else ""
+            columns[feature], more = clean_feature(site, feature, kinds[feature], reading.missing, order)
             problems += more
         roles, more = clean_roles(reading, site, columns)
         problems += more
@@ -136,18 +163,18 @@ def survey_of(reading: Reading) -> Survey:
         tuple(clean),
         task,
         label,
-        tuple(f for f in features if not kinds[f] and f != reading.time),
-        tuple(f for f in features if kinds[f] and f != reading.time),
+        {f: kind for f, kind in kinds.items() if f != reading.time},
+        orders,
         ordered({v for s in clean for v in _distinct(s.columns[label])}) if task == "classification" else (),
         group=reading.group,
         time=reading.time,
         split=reading.split,
     )
-    return replace(survey, problems=(*survey.problems, *_doubts(survey)))
+    return replace(survey, problems=(*survey.problems, *_doubts(survey, coded=bool(reading.categories))))
 
 
-def _doubts(survey: Survey) -> list[Problem]:
-    """Warnings: what can be used, but may be a mistake."""
+def _doubts(survey: Survey, coded: bool) -> list[Problem]:
+    """Warnings: what can be used, but may be a mistake; ``coded`` if the user named the columns that hold codes."""
     doubts = []
     owners: dict[str, list[Site]] = {label: [] for label in survey.labels}
     for site in survey.sites:
@@ -167,20 +194,23 @@ def _doubts(survey: Survey) -> list[Problem]:
             if len(having) == 1:
                 fix = "check its spelling; the other sites cannot help to learn it"
                 doubts.append(having[0].warning(f"alone has the label {quoted(label)}", fix, survey.label))
+    identifying = identifiers(survey.sites, survey.features)
     for feature in survey.categories:
         count = len({v for s in survey.sites for v in _distinct(s.columns[feature])})
-        if count > MANY_CATEGORIES:
+        if count > MANY_CATEGORIES or feature in identifying:
             message = f"{count} categories, each an input of the model: an identifier?"
             fix = f"if it is not a feature: --data.ignore {feature}"
             doubts.append(Problem("warning", survey.path, message, fix, column=feature))
-    doubts += _notations(survey) + _codes(survey)
+    doubts += _notations(survey) + kinds_told(survey.path, survey.kinds, survey.orders)
+    if not coded:
+        doubts += _codes(survey, [f for f in survey.numbers if survey.kinds[f] == "number" and f not in identifying])
     constant = survey.constant
     doubts += [
         Problem("warning", survey.path, "one value in all sites: dropped", "nothing to fix", column=f) for f in constant
     ]
     if survey.features and len(constant) == len(survey.features):
         doubts.append(Problem("error", survey.path, "every feature has one value only", "add features that differ"))
-    return doubts
+    return doubts if survey.errors else doubts + suspicions(survey, identifying)
 
 
 def _notations(survey: Survey) -> list[Problem]:
@@ -204,10 +234,10 @@ def _notations(survey: Survey) -> list[Problem]:
     ]
 
 
-def _codes(survey: Survey) -> list[Problem]:
+def _codes(survey: Survey, quantities: Sequence[str]) -> list[Problem]:
     """A warning for columns of numbers that look like codes."""
     like, rows = [], sum(len(s.rows) for s in survey.sites)
-    for feature in survey.numbers:
+    for feature in quantities:
         values = np.array(sorted(set().union(*(_distinct(s.columns[feature]) for s in survey.sites))))
         whole = len(values) > 2 and (values == np.round(values)).all()
         few = len(values) <= min(FEW_CODES, rows // 5)  # five rows per value, on average

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,43 +11,95 @@ from manyheads.core.words import printable
 from manyheads.data.sites.notation import read_numbers
 from manyheads.data.sites.problems import Unreadable
 
-__all__ = ["as_numbers", "as_text", "is_missing", "like_values", "ordered", "plain_column"]
+__all__ = [
+    "Plain",
+    "as_numbers",
+    "as_text",
+    "is_missing",
+    "is_text",
+    "like_values",
+    "ordered",
+    "plain_column",
+    "written",
+]
 
-MISSING = ["", "na", "n/a", "nan", "null", "?"]
+MISSING = ["", "na", "n/a", "#n/a", "nan", "null", "?"]
 """what stands for a missing value in text, in lower case"""
+MARKS = ["-", "."]
+"""what does so, too, unless the column holds a +"""
 
 
-def plain_column(column: Any, name: str) -> tuple[np.ndarray, str]:
-    """A column as numbers if all of its values are, else as text; and the notation of its numbers, if it is not plain."""
+class Plain(NamedTuple):
+    """A column as numbers if all of its values are, else as text."""
+
+    values: np.ndarray
+    notation: str = ""
+    """of the numbers, if it is not a program's"""
+    codes: tuple[str, ...] = ()
+    """texts that were read as missing values"""
+
+
+def plain_column(column: Any, name: str, missing: Sequence[str] = (), comma: bool = False) -> Plain:
+    """A column of any type; ``missing`` are more codes of missing values.
+
+    With ``comma``, numbers that can be read in two ways have a decimal comma, as in other columns of the file.
+    """
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     if isinstance(column, np.ndarray):
         column = pa.array(column)
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     kind = column.type
-    if pa.types.is_boolean(kind):
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        column = column.cast(pa.string())
+    elif pa.types.is_boolean(kind):
         column = column.cast(pa.int8())
-    elif pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        trimmed = pc.utf8_trim_whitespace(column.cast(pa.string()))
-        missing = pc.is_in(pc.utf8_lower(trimmed), value_set=pa.array(MISSING))
-        column = pc.if_else(missing, pa.scalar(None, pa.string()), trimmed)
-    elif not (
+    elif not is_text(column) and not (
         pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind) or kind == pa.null()
     ):
         raise Unreadable(f"values of type {kind}", "convert them to numbers or text", column=name)
-    try:
-        return np.array(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64), ""
-    except pa.ArrowInvalid:
-        texts = np.array([v if v is None else printable(v) for v in column.to_pylist()], dtype=object)
-    known = texts != None  # noqa: E711 (elementwise)
-    numbers = read_numbers(texts[known].tolist())
-    if numbers is None:
-        return texts, ""
+    if is_text(column):
+        plain = _read_text(column, missing, comma)
+    else:
+        plain = Plain(np.array(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64))
+    if plain.values.dtype == object or not missing:
+        return plain
+    return plain._replace(values=np.where(np.isin(plain.values, [*map(_number, missing)]), np.nan, plain.values))
+
+
+def is_text(column: Any) -> bool:
+    """Whether a column of a file holds text."""
+    import pyarrow as pa
+
+    kind = getattr(column, "type", None)
+    return any(is_(kind) for is_ in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view))
+
+
+def _read_text(column: Any, missing: Sequence[str], comma: bool) -> Plain:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    trimmed = pc.utf8_trim_whitespace(column.cast(pa.string()))
+    signs = pc.any(pc.equal(trimmed, "+")).as_py()  # as a result of a test, + or -
+    known = [*MISSING, *([] if signs else MARKS), *(code.lower() for code in missing)]
+    gone = pc.is_in(pc.utf8_lower(trimmed), value_set=pa.array(known))
+    codes = tuple(code for code in pc.unique(pc.filter(trimmed, gone)).to_pylist() if code)
+    left = pc.if_else(gone, pa.scalar(None, pa.string()), trimmed)
+    if not comma:
+        try:
+            numbers = left.cast(pa.float64()).to_numpy(zero_copy_only=False)
+            return Plain(np.array(numbers, dtype=np.float64), codes=codes)
+        except pa.ArrowInvalid:
+            pass
+    texts = np.array([v if v is None else printable(v) for v in left.to_pylist()], dtype=object)
+    there = texts != None  # noqa: E711 (elementwise)
+    read = read_numbers(texts[there].tolist(), comma)
+    if read is None:
+        return Plain(texts, codes=codes)
     values = np.full(len(texts), np.nan)
-    values[known], way = numbers
-    return values, way
+    values[there], notation = read
+    return Plain(values, notation, codes)
 
 
 def as_numbers(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -77,12 +129,21 @@ def as_text(column: np.ndarray) -> np.ndarray:
     (['1', '2.5', None], ['1', 'a'])
     """
     numbers, _ = as_numbers(column)
-    return np.array([_written(n, v) for n, v in zip(numbers.tolist(), column.tolist(), strict=True)], dtype=object)
+    return np.array([_text(n, v) for n, v in zip(numbers.tolist(), column.tolist(), strict=True)], dtype=object)
 
 
-def _written(number: float, value: Any) -> str | None:
+def _text(number: float, value: Any) -> str | None:
     if np.isnan(number):
         return value if isinstance(value, str) else None
+    return written(number)
+
+
+def written(number: float) -> str:
+    """A number as text, the same whatever the file.
+
+    >>> written(2.0), written(2.5)
+    ('2', '2.5')
+    """
     return str(int(number)) if np.isfinite(number) and number == int(number) else str(number)
 
 

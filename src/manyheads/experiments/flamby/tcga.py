@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 from torch import nn
@@ -16,23 +17,34 @@ from manyheads.experiments.flamby.benchmark import POOLED, Benchmark
 __all__ = ["tcga_benchmark"]
 
 
-def tcga_benchmark(path: str = "") -> Benchmark:
+def tcga_benchmark(path: str = "", scaling: Literal["client", "none"] = "none") -> Benchmark:
     """With the settings of FLamby's ``common.py`` and of its configuration of the published results.
 
-    Features are as they are: ages in years among zeros and ones. ``path`` is that of :class:`TcgaBrca`.
+    FLamby takes features as they are: ages in years among zeros and ones. ``path`` and ``scaling`` are those of
+    :class:`TcgaBrca`.
     """
-    data = TcgaBrca(path=path, scaling="none").federation(seed=0)
+    data = TcgaBrca(path=path, scaling=scaling).federation(seed=0)
     order = [data.client_names.index(region) for region in REGIONS] if data.client_names else []
     apart = replace(
         data, train=data.train.select(order), test=data.test.select(order), client_names=REGIONS, tables=None
     )
+    (features,) = apart.sample_shape
     methods = {
         "fedavg": FedAvg(sgd=SGD(lr=0.1, momentum=0.0), batch=8, steps=100),
         "fedprox": FedProx(sgd=SGD(lr=0.1, momentum=0.0), mu=0.1, batch=8, steps=100),
         "scaffold": Scaffold(lr=0.01, server_lr=1.0, batch=8, steps=100),
     }
     return Benchmark(
-        "tcga-brca", apart, _together(apart), lambda: nn.Linear(39, 1), "c_index", 30, 8, 0.1, rounds=5, methods=methods
+        "tcga-brca",
+        apart,
+        _together(apart),
+        lambda: nn.Linear(features, 1),
+        "c_index",
+        30,
+        8,
+        0.1,
+        rounds=5,
+        methods=methods,
     )
 
 
