@@ -47,7 +47,8 @@ _PLACES = (
     _Place("--new-data", ("new_data",), SOURCES),
     _Place("--partition", ("partition",), PARTITIONERS),
     _Place("--metric", ("evaluate", "metrics"), METRICS),
-    _Place("--metric", ("compare", "metrics"), METRICS),
+    _Place("--metric", ("compare", "metric"), METRICS),
+    _Place("--metrics", ("compare", "metrics"), METRICS),
     _Place("--monitor", ("monitor",), MONITORS),
 )
 
