@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from manyheads.core.machine import this_machine
-from manyheads.experiments.describe import Distances, FederationFacts, Range, Samples, Sizes, Targets
+from manyheads.experiments.describe import Distances, FederationFacts, Followed, Range, Samples, Sizes, Targets
 from manyheads.experiments.gains import Counts, Gain, MeanGain, SiteAdvice, SiteGain
 from manyheads.experiments.method_result import Choice, MethodResult, MetricLevel, Observed, Point, RateTried
 from manyheads.experiments.quality import CalibrationBin, ClassQuality, CrossSites, SurvivalCurve
@@ -147,7 +147,8 @@ def _facts(task, names, rng):
     targets = {"label_names": (), "targets": tuple(Targets(float(i), 1.0) for i in range(sites))}
     sizes = Sizes(Range(92, 160.0, 240), Range(30, 32.0, 33))
     warnings = ("my_sites/va.csv: 'chol' is missing in 28 % of the rows",)
-    kind = labels if task == "classification" else targets if task == "regression" else {"label_names": ()}
+    followed = {"label_names": (), "followed": tuple(Followed(40, 10 + i, 365.5) for i in range(sites))}
+    kind = {"classification": labels, "regression": targets, "survival": followed}[task]
     return FederationFacts(
         clients=sites, names=tuple(names), sizes=sizes, input_wasserstein=distances, data="heart", task=task,
         outputs=2 if task == "classification" else 1, sample_shape=(13,), warnings=warnings, samples=Samples(735, 185), **kind,

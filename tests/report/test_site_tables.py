@@ -55,6 +55,12 @@ def test_what_it_takes_to_know_more_is_for_undecided_sites():
     ]
 
 
+def test_survival_data_are_told_by_their_events():
+    table = site_tables(made("survival"))["data"]
+    assert table.head == ["Site", "Training samples", "Events", "Median time of observation"]
+    assert [cell.text for cell in table.rows[1]] == ["hungarian", "40", "11", "365.5"]
+
+
 @pytest.mark.parametrize(("task", "better"), [("classification", max), ("regression", min)])
 def test_the_better_a_model_at_a_site_the_stronger_the_colour(task, better):
     result = made(task)

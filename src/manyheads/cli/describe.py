@@ -92,6 +92,8 @@ def _show_clients(console: Console, facts: ClientFacts) -> None:
         console.print(f"\nshare of each label 0 to {len(facts.labels[0]) - 1}, and distances of labels and inputs")
     elif facts.targets:
         console.print("\nmean and deviation of the targets, and distances of targets and inputs")
+    elif facts.followed:
+        console.print("\nsamples, events, median time of observation, and distance of inputs")
     for i, name in enumerate(facts.names[:CLIENTS_SHOWN]):
         console.print(f"  {name:{width}}  {_line(facts, i)}")
     more = len(facts.names) - CLIENTS_SHOWN
@@ -103,6 +105,9 @@ def _line(facts: ClientFacts, client: int) -> str:
     distances = "  ".join(f"{found.per_client[client]:.3f}" for found in facts.distances.values())
     if facts.targets:
         return f"{facts.targets[client].mean:9.4g} {facts.targets[client].std:9.4g}  {distances}"
+    if facts.followed:
+        own = facts.followed[client]
+        return f"{own.samples:6} {own.events:6} {own.median:9.4g}  {distances}"
     counts = facts.labels[client] if facts.labels else ()
     if len(counts) > CLASSES_SHOWN:
         return f"{sum(c > 0 for c in counts)} labels  {distances}"

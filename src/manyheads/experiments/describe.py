@@ -59,6 +59,16 @@ class Targets:
 
 
 @dataclass(frozen=True)
+class Followed:
+    """How many of a client's training samples had the event, and how long they were followed, in survival data."""
+
+    samples: int
+    events: int
+    median: Real
+    """median time until the event or the end of observation"""
+
+
+@dataclass(frozen=True)
 class Distances:
     """Distances of each client's training samples from those of all clients."""
 
@@ -77,8 +87,9 @@ class ClientFacts:
     sizes: Sizes
     input_wasserstein: Distances | None
     labels: tuple[tuple[int, ...], ...] | None = None
-    """[clients, labels]: numbers of training samples; None in a regression"""
+    """[clients, labels]: numbers of training samples; None without classes"""
     targets: tuple[Targets, ...] | None = None
+    followed: tuple[Followed, ...] | None = None
     total_variation: Distances | None = None
     target_wasserstein: Distances | None = None
 
@@ -133,6 +144,9 @@ def _differences(federation: Federation, all_: Federation, seed: int) -> dict[st
         mixture = np.bincount(all_.train.y, minlength=classes)
         distances = [total_variation(c / c.sum(), mixture / mixture.sum()) for c in counts]
         return facts | {"labels": tuple(map(tuple, counts.tolist())), "total_variation": _summary(distances)}
+    if federation.task == "survival":
+        followed = (Followed(len(y), int(y[:, 1].sum()), float(np.median(y[:, 0]))) for y in targets)
+        return facts | {"followed": tuple(followed)}
     facts["targets"] = tuple(Targets(float(y.mean()), float(y.std())) for y in targets)
     return facts | {"target_wasserstein": _summary([wasserstein1(y, all_.train.y) for y in targets])}
 

@@ -154,18 +154,21 @@ def _metrics(result: ComparisonResult, shown: str) -> Table:
 
 
 def _data(result: ComparisonResult) -> Table:
-    """Table of each drawn site's training data: label counts or target statistics."""
+    """Table of each drawn site's training data: labels, or events, or statistics of the targets."""
     data = result.data
-    own = ["Training samples", "Labels"] if data.labels else ["Target mean", "Target deviation"] if data.targets else []
-    rows = []
-    for i in some(data.clients, SITES_DRAWN):
-        cells = [name_cell(data.names[i])]
-        if data.labels:
-            cells += [count_cell(sum(data.labels[i])), count_cell(sum(c > 0 for c in data.labels[i]))]
-        elif data.targets:
-            cells += [Cell(f"{v:.4g}", v) for v in (data.targets[i].mean, data.targets[i].std)]
-        rows.append(cells)
-    return Table("The sites' training data", ["Site", *own], rows if own else (), sortable=True)
+    cells: list[list[Cell]] = []
+    head: list[str] = []
+    if data.labels:
+        head = ["Training samples", "Labels"]
+        cells = [[count_cell(sum(own)), count_cell(sum(count > 0 for count in own))] for own in data.labels]
+    elif data.followed:
+        head = ["Training samples", "Events", "Median time of observation"]
+        cells = [[*map(count_cell, (own.samples, own.events)), count_cell(own.median, ".4g")] for own in data.followed]
+    elif data.targets:
+        head = ["Target mean", "Target deviation"]
+        cells = [[count_cell(own.mean, ".4g"), count_cell(own.std, ".4g")] for own in data.targets]
+    rows = [[name_cell(data.names[i]), *cells[i]] for i in some(len(cells), SITES_DRAWN)]
+    return Table("The sites' training data", ["Site", *head], rows, sortable=True)
 
 
 def _distances(result: ComparisonResult) -> Table:
