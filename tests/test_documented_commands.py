@@ -143,4 +143,4 @@ def test_every_python_example_runs(page, place):
 
 def test_the_commands_are_found():
     found = {command.split()[0] for page in PAGES for command in commands_of(page.read_text()) if not why_not(command)}
-    assert found >= {"run", "compare", "report", "personalize", "predict", "data", "theory", "algorithms"}
+    assert found >= {"run", "compare", "report", "personalize", "export", "predict", "data", "theory", "algorithms"}
