@@ -38,7 +38,7 @@ def test_a_run_becomes_a_smaller_page(runs, capsys):
     assert str(runs / "fedrep" / "report.html") in out
     text = (runs / "fedrep" / "report.html").read_text()
     last = json.loads((runs / "fedrep" / "history.jsonl").read_text().splitlines()[-1])
-    assert f"FedRep: 3 of 3 rounds, accuracy {100 * last['evaluation']['accuracy']:.1f} %." in text
+    assert f"FedRep: 3 of 3 rounds, test accuracy {100 * last['evaluation']['accuracy']:.1f} %." in text
     assert last["evaluation"]["protocol"].replace("'", "&#39;") in text
 
 
@@ -52,7 +52,7 @@ def test_several_runs_side_by_side(runs, tmp_path):
     assert 'data-method="FedRep"' in text
     assert 'data-method="FedAvg"' in text
     assert {p.name for p in figures.iterdir()} == {
-        f"{name}.{kind}" for name in ("rounds", "bytes", "loss", "sites") for kind in ("svg", "png")
+        f"{name}.{kind}" for name in ("training-loss", "rounds", "bytes", "loss", "sites") for kind in ("svg", "png")
     }
 
 

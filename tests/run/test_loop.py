@@ -324,7 +324,7 @@ def test_a_loss_of_1_is_that_of_always_predicting_the_mean(tmp_path):
     mine = personalize(run, tmp_path / "a.csv", lr=1e-12)
     target = federation.columns.target
     assert mine.facts["before"]["loss"] == pytest.approx((mine.facts["before"]["rmse"] / target[1]) ** 2)
-    assert mine.facts["baseline"]["loss"] == pytest.approx((mine.facts["baseline"]["rmse"] / target[1]) ** 2)
+    assert mine.facts["after"]["loss"] == pytest.approx((mine.facts["after"]["rmse"] / target[1]) ** 2)
     assert "squared error over the variance" in mine.facts["protocol"]
     plain = Sites(path=str(tmp_path), scale_target=False).federation(seed=0)
     assert plain.encoding.loss == "squared error"
