@@ -72,8 +72,7 @@ def personalize(
     >>> mine.facts["after"]["accuracy"] > mine.facts["before"]["accuracy"]
     True
     """
-    encoding = run.encoding
-    check_task(encoding)
+    check_task(encoding := run.encoding)
     site = new_site(*data, encoding) if isinstance(data, tuple) else read_new_site(data, encoding)
     assert site.y is not None
     seen = seen_by(run, site, site.y, encoding)
@@ -88,8 +87,7 @@ def personalize(
     (after,) = newcomer.scores(params, [own], test)
     say("fitting models to the client's samples alone")
     alone = Alone(newcomer, seed)
-    models = alone.models(train, test, folds)
-    best = best_alone(models)
+    best = best_alone(models := alone.models(train, test, folds))
     scores = {name: score(model.held_out, encoding) for name, model in models.items()}
     points = learning_curve(newcomer, tuning, (alone, best) if best else None, sizes, train, test, say)
     last = curve_point(len(train), [after], [scores[best]] if best else None, encoding.task)
