@@ -60,6 +60,8 @@ class Estimate:
     folds: int
     near: float = np.nan
     """of a share: the value with pseudo-samples, never 0 or 1"""
+    largest: float = np.inf
+    """absolute value that is possible"""
 
     @property
     def runs_known(self) -> bool:
@@ -77,7 +79,7 @@ class Estimate:
             center = (self.value + ratio / 2) / scale
             square = ratio * self.value * (1 - self.value) + ratio**2 / 4
         half = square**0.5 / scale
-        return center - half, center + half
+        return max(center - half, -self.largest), min(center + half, self.largest)
 
     @cached_property
     def p_value(self) -> float:
@@ -133,6 +135,7 @@ def overall(sites: Sequence[Differences], kind: Kind) -> Estimate:
         seeds=seeds,
         folds=folds,
         near=value + sum(s.shift for s in sampled) / count if kind == "share" else np.nan,
+        largest=np.inf if kind == "measure" else 1.0,
     )
 
 

@@ -46,7 +46,7 @@ def _shows(found: Estimate, gain: float, power: float) -> bool:
     """Whether a gain is above the half-width of the interval by as much as it may be underestimated."""
     from scipy.special import ndtri  # slow to import
 
-    low, high = found.interval()
+    low, high = replace(found, largest=np.inf).interval()
     deviation = (found.common.variance + max(found.noise.variance, found.runs.variance)) ** 0.5
     return gain >= (high - low) / 2 + float(ndtri(power)) * deviation
 
