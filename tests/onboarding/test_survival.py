@@ -58,7 +58,7 @@ def test_by_command(tmp_path, capsys):
         == 0
     )
     shown = capsys.readouterr().out
-    assert "c_index" in shown
+    assert "C-index" in shown
     assert "the same risk for all" in shown
     facts = facts_of(capsys, "predict", tmp_path / "model", tmp_path / "more.csv")
     assert facts["c_index"] > 0.65
