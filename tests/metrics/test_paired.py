@@ -86,6 +86,15 @@ def test_few_samples_that_agree_are_no_certainty():
     assert high == pytest.approx(1)
 
 
+@pytest.mark.parametrize(("value", "span"), [(1.0, 4.0), (0.0, 4.0), (0.7, 1.3)])
+def test_a_share_of_pairs_stays_a_share(value, span):
+    """A sample that has more pairs than others moves a C-index by more, so its range is wider than that of a share."""
+    site = differences(np.full((2, 11), value), span=span)
+    low, high = estimate(site, "share").interval()
+    assert 0 <= low <= value <= high <= 1
+    assert 0.1 < high - low < 0.8
+
+
 def test_a_stratum_with_one_sample_widens_but_does_not_hide():
     each, stratum = np.array([[0.5, 0, 0, 0, 0, -0.5, 0, 0, 0]]), np.array([1, 0, 0, 0, 0, 0, 0, 0, 0])
     one = Differences(np.array([0.4]), each, stratum, np.zeros(9, int), 0.5)

@@ -57,8 +57,10 @@ def sampling(site: Differences, kind: Kind, sites: int) -> Sampling:
     count, total, square = (np.bincount(stratum, each**power).astype(float) for power in (0, 1, 2))
     mean = total / n
     if kind == "share":
-        added = TENTH / sites
-        count, total, square = count + 2 * added, total + added * site.span, square + added * site.span**2
+        low = mean * (1 - max(site.span, 1.0))  # of a mean 0; of pairs, a sample that has more of them moves it by more
+        ends, added = np.stack([low, low + site.span]), TENTH / sites
+        count, total = count + 2 * added, total + added * ends.sum(axis=0)
+        square = square + added * np.square(ends).sum(axis=0)
     elif kind == "difference":
         count, square = count + 1 / sites, square + _size(each, site.span) ** 2 / sites
     spread = np.maximum(square / count - (total / count) ** 2, 0.0)
