@@ -28,7 +28,7 @@ def files_of(arguments: Sequence[str]) -> Table:
     """Return the settings in the files that unparsed arguments name: a comparison, the run to resume, a TOML file."""
     table: Table = {}
     out, position = given_name(arguments, "--out"), given_position(arguments)
-    if (comparison := given_name(arguments, "--from")) and position:
+    if (comparison := given_name(arguments, "--from")) and position and kind_of(Path(comparison)):
         return chosen(Path(comparison), position)
     if "--resume" in arguments and out:
         table = resumed(Path(out), RUN) or resumed(Path(out), COMPARISON) or {}

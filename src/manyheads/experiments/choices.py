@@ -122,9 +122,9 @@ def chosen_alone(scores: Mapping[str, SiteScores], samples: np.ndarray) -> list[
     Few samples make a lucky choice likely, so the mean score over all sites counts as much as 100 samples of the site's
     own. Ties, and scores that are defined at no site, are decided by the loss; then the first, simplest model is taken.
 
-    >>> few, much = np.array([[1.0, 0.0], [0.6, 0.0]]), np.array([[0.8, 0.0], [0.8, 0.0]])
+    >>> few, much = np.array([[1.0, 0.0], [0.5, 0.0]]), np.array([[0.8, 0.0], [0.8, 0.0]])
     >>> chosen_alone({"few": few, "much": much}, np.array([10, 10])), chosen_alone({"few": few, "much": much}, np.array([900, 9]))
-    (['much', 'much'], ['few', 'much'])
+    (['much', 'much'], ['few', 'few'])
     """
     names = list(scores)
     table = np.stack([scores[name] for name in names])  # [models, sites, 2]
