@@ -1,7 +1,7 @@
 """Imports point one way.
 
-core <- data, models, metrics, algorithms <- engines <- monitors <- run, baselines <- onboarding, theory <- experiments
-<- report <- cli
+core <- data, models, metrics, algorithms <- engines <- monitors <- run, baselines <- onboarding, theory <- reproduce <-
+experiments <- report <- cli
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ MAY_IMPORT["run"] = {*MAY_IMPORT}
 MAY_IMPORT["baselines"] = {"core", "data", "metrics"}
 MAY_IMPORT["onboarding"] = {*MAY_IMPORT}
 MAY_IMPORT["theory"] = {*MAY_IMPORT}
+MAY_IMPORT["reproduce"] = {*MAY_IMPORT}
 MAY_IMPORT["experiments"] = {*MAY_IMPORT}
 MAY_IMPORT["report"] = {*MAY_IMPORT}
 MAY_IMPORT["cli"] = {*MAY_IMPORT}

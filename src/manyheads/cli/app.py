@@ -24,6 +24,7 @@ ABOUT = {
     "algorithms": "List the methods: their paper, what travels, what stays, and their settings.",
     "theory": "Show a theorem at work: its quantities on a run, its assumptions one by one, its bound beside what is "
     "measured.",
+    "reproduce": "Reproduce a figure or table of the papers, and judge its claims.",
     "data": "What data there is: list, get, check your own, describe a federation.",
 }
 """The first line of each command's help; a command is defined in the module of the same name in this package."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from manyheads.core.watching import watching
 from manyheads.engines.executor import working
 from manyheads.experiments.alone import AloneTask, fit_alone
 from manyheads.experiments.study import Study
@@ -16,7 +16,6 @@ __all__ = ["Do", "Progress", "Work", "at_work"]
 
 Progress = Callable[[int, str], None]
 """called periodically with the number of rounds done, and what was just finished (or an empty string)"""
-SECONDS_BETWEEN_LOOKS = 0.3
 
 
 class Work(NamedTuple):
@@ -48,7 +47,7 @@ def at_work(study: Study, workers: int, progress: Progress, say: Callable[[str],
                     say(words)
                 progress(study.rounds_done(begun), str(task.trial or task.alone))
 
-        with _polling(lambda: progress(study.rounds_done(begun), "")):
+        with watching(lambda: progress(study.rounds_done(begun), "")):
             yield do
 
 
@@ -68,21 +67,3 @@ def _done(study: Study, common: None, task: Work) -> list[str]:
 def _with_registered(study: Study) -> Study:
     study.register_classes()
     return study
-
-
-@contextmanager
-def _polling(look: Callable[[], None]) -> Iterator[None]:
-    """Call ``look`` periodically in a thread: worker processes show their progress only by the histories they write."""
-    over = threading.Event()
-
-    def watch() -> None:
-        while not over.wait(SECONDS_BETWEEN_LOOKS):
-            look()
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        over.set()
-        watcher.join()

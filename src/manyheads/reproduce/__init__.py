@@ -1,0 +1,15 @@
+"""The figures and tables of the papers, reproduced: one file each, with the paper's claims judged on what was measured."""
+
+from importlib import import_module
+
+from manyheads.reproduce.conduct import reproduce
+from manyheads.reproduce.experiment import EXPERIMENTS, Experiment, Scale
+from manyheads.reproduce.records import Result
+
+__all__ = ["EXPERIMENTS", "Experiment", "Result", "Scale", "reproduce"]
+
+for _name in (
+    "collins2021.table1",
+    "collins2022.figure1",
+):
+    import_module(f"manyheads.reproduce.{_name}")

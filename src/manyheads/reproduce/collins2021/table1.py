@@ -1,0 +1,156 @@
+"""Table 1: average test accuracies of fifteen methods on partitions of CIFAR, and on stand-ins for Sent140 and FEMNIST."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, ClassVar
+
+import altair as alt
+import numpy as np
+from pydantic import Field
+
+from manyheads.core.optim import FineTune
+from manyheads.core.settings import settings
+from manyheads.reproduce.claims import Claim, holds
+from manyheads.reproduce.collins2021.columns import COLUMNS, ROWS, Column
+from manyheads.reproduce.experiment import Cell, Experiment, Facts, Measured, Place, Scale, register
+from manyheads.reproduce.training import recipe_of, trained
+from manyheads.run import Evaluate
+from manyheads.run.config import Config
+
+__all__ = ["Table1", "cell_config"]
+
+FIRST = "CIFAR-10 (100, 2)"
+CLOSE = 2.0
+"""points"""
+TUNE = FineTune(scope="head", epochs=10, lr=0.01, momentum=0.5, weight_decay=1e-4)
+
+
+def cell_config(column: Column, algorithm: Mapping[str, Any], seed: int, share: float = 1.0) -> Config:
+    """The run of a method in a column of the table; ``share`` is the fraction of the column's rounds."""
+    name, rounds = algorithm["name"], max(1, round(share * column.rounds))
+    epochs = {"epochs": column.epochs} if "epochs" in algorithm else {}
+    batches = {"batch": column.batch}
+    if name == "fedrep":
+        epochs = {"body_epochs": column.epochs}
+    if name == "perfedavg":
+        batches |= {"outer_batch": column.batch, "hessian_batch": column.batch}
+    if name == "l2gd":  # a round is a step or a move of all: as many steps as FedAvg's clients make on average
+        rounds *= max(1, round(0.1 * column.epochs * column.samples / column.batch / (1 - algorithm["p"])))
+    return Config(
+        data=dict(column.data),
+        partition=column.partition,
+        clients=column.clients,
+        participation=0.1 if column.clients >= 100 else 1.0,
+        rounds=rounds,
+        seed=seed,
+        model=dict(column.model),
+        algorithm={**algorithm, **epochs, **batches},
+        finetune=TUNE,
+        evaluate=Evaluate(every=max(1, rounds // 10), report="mean_last_10" if share == 1 else "last"),
+    )
+
+
+@register
+@settings
+class Table1(Experiment):
+    """Accuracy of every row in every column that was run."""
+
+    name: ClassVar[str] = "collins2021.table1"
+    title: ClassVar[str] = "Table 1: average test accuracies of fifteen methods"
+    about: ClassVar[
+        str
+    ] = """Accuracy on each client's own test samples, mean over all clients, and over the last ten rounds (at the
+        paper's number of rounds) of the model that each method defines: the one shared model, or each client's own. "+FT": after ten
+        more epochs on the head. Participation 0.1 (all 15 or 20 clients in the small stand-ins), SGD with step 0.01, momentum
+        0.5 and weight decay 1e-4, batches of 10, no augmentation; constants of the baselines as in the authors' scripts. L2GD,
+        whose round is one step or one move of all clients, makes as many local steps as FedAvg's clients do on average."""
+    scales: ClassVar[Mapping[Scale, Mapping[str, Any]]] = {
+        "quick": {"columns": (FIRST,), "share": 0.1},
+        "paper": {},
+    }
+    minutes: ClassVar[Mapping[Scale, float]] = {"quick": 11, "paper": 3600}
+    unit: ClassVar[str] = "%"
+
+    columns: tuple[str, ...] = tuple(COLUMNS)
+    share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """fraction of the paper's rounds"""
+
+    def parts(self) -> list[str]:
+        runs = dict.fromkeys(_run_of(row) for row in ROWS)
+        return [f"{column}: {row}" for column in self.columns for row in runs]
+
+    def needs(self) -> Iterable[Mapping[str, Any]]:
+        return [COLUMNS[column].data for column in self.columns]
+
+    def _config(self, part: str, seed: int) -> Config:
+        column, _, row = part.partition(": ")
+        return cell_config(COLUMNS[column], ROWS[row].algorithm, seed, self.share)
+
+    def recipe(self, part: str, seed: int) -> Facts:
+        return recipe_of(self._config(part, seed))
+
+    def measure(self, part: str, seed: int, place: Place) -> Facts:
+        run, _ = trained(self._config(part, seed), place)
+        return {
+            "accuracy": run.accuracy,
+            "finetuned": run.final[0]["accuracy"],
+            "rounds": [r for r, _ in run.history.column("accuracy")],
+            "curve": [a for _, a in run.history.column("accuracy")],
+            "protocol": run.protocol,
+        }
+
+    def table(self, found: Measured) -> list[Cell]:
+        cells = []
+        for column in self.columns:
+            for (row, kind), published in zip(ROWS.items(), COLUMNS[column].published, strict=True):
+                runs = found.get(f"{column}: {_run_of(row)}")
+                if runs:
+                    name = "finetuned" if kind.tuned else "accuracy"
+                    ours = [100 * facts[name] for facts in runs.values()]
+                    cells.append(Cell(row, column, ours, published))
+        return cells
+
+    def claims(self, found: Measured) -> list[Claim]:
+        cells = self.table(found)
+        first, near = [], []
+        for column in dict.fromkeys(cell.column for cell in cells):
+            means = {cell.row: float(np.mean(cell.ours)) for cell in cells if cell.column == column}
+            if "FedRep" in means and len(means) > 1:
+                best = max(means, key=lambda row: means[row])
+                words = f"FedRep {means['FedRep']:.1f}, best {best} {means[best]:.1f} of {len(means)} rows"
+                first.append(
+                    holds(
+                        f"{column}: within {CLOSE:g} points of the best", means["FedRep"] >= means[best] - CLOSE, words
+                    )
+                )
+        for cell in cells if self.share == 1 else ():
+            if not COLUMNS[cell.column].stands_for and cell.paper is not None:
+                ours = float(np.mean(cell.ours))
+                words = f"{ours:.1f}, paper {cell.paper:.2f} ({ours - cell.paper:+.1f})"
+                near.append(holds(f"{cell.column}, {cell.row}", abs(ours - cell.paper) <= CLOSE, words))
+        claims = [Claim("FedRep is the top-performing method or very close to it", tuple(first))]
+        return claims + ([Claim(f"each cell is within {CLOSE:g} points of the paper's", tuple(near))] if near else [])
+
+    def figure(self, found: Measured) -> Any:
+        rows = [
+            {"row": cell.row, "column": cell.column, "who": who, "value": value}
+            for cell in self.table(found)
+            for who, value in (("ours", float(np.mean(cell.ours))), ("the paper", cell.paper))
+        ]
+        base = alt.Chart(alt.Data(values=rows)).encode(  # type: ignore[no-untyped-call]
+            x=alt.X("value:Q", title="accuracy %", scale=alt.Scale(domain=[0, 100])),
+            y=alt.Y("row:N", title=None, sort=list(ROWS)),
+            color=alt.Color(
+                "who:N", title=None, scale=alt.Scale(domain=["ours", "the paper"], range=["#4c78a8", "#bbbbbb"])
+            ),
+        )
+        dots = base.mark_point(filled=True, size=70).encode(shape=alt.Shape("who:N", title=None))
+        return dots.properties(width=230, height=270).facet(
+            facet=alt.Facet("column:N", title=None, sort=None), columns=3
+        )
+
+
+def _run_of(row: str) -> str:
+    """The row whose run also serves this one."""
+    return row.removesuffix("+FT")

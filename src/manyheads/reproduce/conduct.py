@@ -1,0 +1,144 @@
+"""Measures what is missing of an experiment, judges it, and writes its files. Interrupted, it keeps what is done."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from manyheads.core.errors import Damaged, one_of
+from manyheads.core.files import replacing, write_text
+from manyheads.core.machine import this_machine
+from manyheads.core.plain import plain
+from manyheads.core.sealed import read_json, write_json
+from manyheads.core.watching import watching
+from manyheads.data import source_of
+from manyheads.engines.engine import Engine
+from manyheads.engines.executor import working
+from manyheads.reproduce.drawing import titled
+from manyheads.reproduce.experiment import Experiment, Place, Scale
+from manyheads.reproduce.records import Record, Result, folder_of, key_of, measured, rounded
+
+__all__ = ["PICTURES", "Follow", "reproduce"]
+
+Follow = Callable[[int, int, str], None]
+"""called periodically with the number of parts done, of all parts, and what is being done"""
+PICTURES = ("figure.svg", "figure.png")
+RUNS = "runs"
+SAY_EVERY = 0.5
+
+
+@dataclass(frozen=True)
+class _Task:
+    part: str
+    seed: int
+    key: str
+    workers: int
+
+    @property
+    def file(self) -> str:
+        return f"{re.sub(r'[^a-zA-Z0-9.+-]', '_', self.part)}-s{self.seed}-{self.key}"
+
+
+def reproduce(
+    experiment: Experiment,
+    scale: Scale,
+    *,
+    out: Path,
+    work: Path,
+    parts: Sequence[str] = (),
+    again: bool = False,
+    workers: int = 0,
+    follow: Follow = lambda done, total, doing: None,
+) -> Result:
+    """The result of an experiment at a scale, in ``out``; what is there already with the same settings is kept.
+
+    ``parts`` limits what is measured now. Folders of runs, and the facts of parts, are kept in ``work``.
+    """
+    unknown = next((part for part in parts if part not in experiment.parts()), None)
+    if unknown is not None:
+        raise one_of("part", unknown, experiment.parts(), where=experiment.name)
+    for table in experiment.needs():  # missing files are an error before any work
+        source = source_of(dict(table))
+        (source.pool if hasattr(source, "pool") else source.federation)(0)
+    folder = folder_of(out, experiment.name, scale)
+    before = None if again else Result.read(folder)
+    wanted = [(part, seed) for part in experiment.parts() for seed in range(experiment.seeds)]
+    keys = {(part, seed): key_of(experiment, part, seed) for part, seed in wanted}
+    done = {(r.part, r.seed): r for r in (before.records if before else ()) if keys.get((r.part, r.seed)) == r.key}
+    todo = [each for each in wanted if each not in done and (not parts or each[0] in parts)]
+    place = work / experiment.name
+    (place / RUNS).mkdir(parents=True, exist_ok=True)
+    count = Engine(workers=workers).resolved_workers()
+    tasks = [_Task(part, seed, keys[part, seed], count if len(todo) == 1 else 1) for part, seed in todo]
+    try:
+        for record in _records(experiment, work, tasks, again, count, follow):
+            done[record.part, record.seed] = record
+    finally:
+        if done:
+            result = Result.of(experiment, scale, [done[each] for each in wanted if each in done])
+            result.write(folder)
+            _draw(experiment, result, folder)
+    return result
+
+
+def _records(experiment: Experiment, work: Path, tasks: list[_Task], again: bool, workers: int, follow: Follow) -> Any:
+    """Measure the tasks, spread over processes, and yield each record as it is done."""
+    place, finished = work / experiment.name, 0
+
+    def look() -> None:
+        doing = [(place / f"{t.file}.doing") for t in tasks]
+        words = [path.read_text(encoding="utf-8") for path in doing if path.exists()]
+        follow(finished, len(tasks), "; ".join(words))
+
+    start = Engine().resolved_start_method()
+    with working(min(workers, len(tasks)), start, experiment, _itself, (experiment,)) as executor, watching(look):
+        for record in executor.map(_measure, (work, again), tasks):
+            finished += 1
+            yield record
+
+
+def _itself(experiment: Experiment) -> Experiment:
+    return experiment
+
+
+def _measure(experiment: Experiment, common: tuple[Path, bool], task: _Task) -> Record:
+    (work, again), spoke = common, 0.0
+    file = work / experiment.name / f"{task.file}.json"
+    doing = file.with_suffix(".doing")
+    if file.exists() and not again:
+        try:
+            return Record(**read_json(file))
+        except (Damaged, TypeError):  # it is measured again
+            pass
+
+    def say(words: str) -> None:
+        nonlocal spoke
+        if time.monotonic() - spoke > SAY_EVERY:
+            spoke = time.monotonic()
+            write_text(doing, f"{task.part}, seed {task.seed}: {words}")
+
+    started = time.monotonic()
+    try:
+        say("begun")
+        place = Place(work / RUNS, say, Engine(workers=task.workers))
+        facts = rounded(plain(experiment.measure(task.part, task.seed, place)))
+    finally:
+        doing.unlink(missing_ok=True)
+    seconds = round(time.monotonic() - started, 1)
+    record = Record(task.part, task.seed, task.key, seconds, this_machine().git_commit, facts)
+    write_json(file, record.__dict__)
+    return record
+
+
+def _draw(experiment: Experiment, result: Result, folder: Path) -> None:
+    seeds = f"{len(result.seeds)} seed{'s' if len(result.seeds) > 1 else ''}"
+    lines = [f"{result.experiment} · scale: {result.scale} · {seeds} · {result.verdict}"]
+    lines += [f"not the paper's scale: {result.smaller}"] if result.smaller else []
+    chart = titled(experiment.figure(measured(result.records)), result.title, lines)
+    for name in PICTURES:
+        with replacing(folder / name) as temporary:
+            chart.save(str(temporary), format=name.rpartition(".")[2], **({"ppi": 110} if "png" in name else {}))

@@ -1,0 +1,163 @@
+"""The results of an experiment as small files: measured facts by part and seed, verdicts, and where they come from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from manyheads.core.errors import UserError
+from manyheads.core.files import write_text
+from manyheads.core.machine import machine_facts
+from manyheads.core.plain import to_json
+from manyheads.core.sealed import fingerprint
+from manyheads.core.settings import as_dict
+from manyheads.reproduce.claims import Check, Claim, Verdict, overall
+from manyheads.reproduce.experiment import EXPERIMENTS, Cell, Experiment, Facts, Measured, Scale
+
+__all__ = ["Record", "Result", "folder_of", "key_of", "rounded"]
+
+SCHEMA = 1
+FILE = "result.json"
+DIGITS = 7
+"""significant digits that are kept of a measured number"""
+
+
+@dataclass(frozen=True)
+class Record:
+    """A part that was measured with one seed."""
+
+    part: str
+    seed: int
+    key: str
+    """of the settings it was measured with"""
+    seconds: float
+    commit: str | None
+    facts: Facts = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Result:
+    """All that is known of an experiment at a scale."""
+
+    experiment: str
+    scale: Scale
+    title: str
+    about: str
+    smaller: str
+    """how the scale differs from the paper's settings"""
+    settings: dict[str, Any]
+    unit: str
+    verdict: Verdict
+    claims: tuple[Claim, ...]
+    table: tuple[Cell, ...]
+    missing: tuple[str, ...]
+    """parts that were not run"""
+    records: tuple[Record, ...] = field(repr=False)
+    machine: dict[str, Any] = field(repr=False)
+
+    @classmethod
+    def of(cls, experiment: Experiment, scale: Scale, records: Iterable[Record]) -> Result:
+        """Judge what was measured."""
+        kept = tuple(records)
+        found = measured(kept)
+        claims = tuple(experiment.claims(found)) if found else ()
+        return cls(
+            experiment.name,
+            scale,
+            experiment.title,
+            " ".join(experiment.about.split()),
+            experiment.smaller(),
+            as_dict(experiment),
+            experiment.unit,
+            overall([claim.verdict for claim in claims]),
+            claims,
+            tuple(experiment.table(found)) if found else (),
+            tuple(part for part in experiment.parts() if part not in found),
+            kept,
+            machine_facts(),
+        )
+
+    @property
+    def seeds(self) -> list[int]:
+        return sorted({record.seed for record in self.records})
+
+    @property
+    def minutes(self) -> float:
+        """Working time of all parts, on one core each."""
+        return sum(record.seconds for record in self.records) / 60
+
+    @property
+    def experiment_settings(self) -> Experiment:
+        return EXPERIMENTS.find(self.experiment)(**self.settings)
+
+    def to_json(self) -> dict[str, Any]:
+        table = asdict(self)
+        for claim, facts in zip(self.claims, table["claims"], strict=True):
+            facts["verdict"] = claim.verdict
+        return {"schema": SCHEMA, **table}
+
+    def write(self, folder: Path) -> None:
+        """Write ``result.json``, with one line for each record."""
+        table = self.to_json()
+        records = ",\n  ".join(to_json(record) for record in table.pop("records"))
+        head = to_json(table, indent=1).removesuffix("\n}")
+        folder.mkdir(parents=True, exist_ok=True)
+        write_text(folder / FILE, f'{head},\n "records": [\n  {records}\n ]\n}}\n')
+
+    @classmethod
+    def read(cls, folder: Path) -> Result | None:
+        """The result in a folder; None if there is none."""
+        path = folder / FILE
+        if not path.exists():
+            return None
+        try:
+            table = json.loads(path.read_text(encoding="utf-8"))
+            if table.pop("schema") != SCHEMA:
+                raise UserError(f"{path} was written by another manyheads", fix="remove it, and reproduce it again")
+            claims = [
+                Claim(c["text"], tuple(Check(**check) for check in c["checks"]), c["reason"]) for c in table["claims"]
+            ]
+            cells, records = (
+                [kind(**facts) for facts in table[name]] for name, kind in (("table", Cell), ("records", Record))
+            )
+            lists = {"claims": claims, "table": cells, "records": records, "missing": table["missing"]}
+            return cls(**table | {name: tuple(values) for name, values in lists.items()})
+        except (ValueError, KeyError, TypeError) as error:
+            if isinstance(error, UserError):
+                raise
+            raise UserError(f"{path} cannot be read: {error}", fix="remove it, and reproduce it again") from None
+
+
+def measured(records: Iterable[Record]) -> Measured:
+    """Facts by part and seed."""
+    found: dict[str, dict[int, Facts]] = {}
+    for record in sorted(records, key=lambda r: r.seed):
+        found.setdefault(record.part, {})[record.seed] = record.facts
+    return found
+
+
+def folder_of(out: Path, experiment: str, scale: Scale) -> Path:
+    """PAPER/FIGURE/SCALE below ``out``."""
+    paper, _, figure = experiment.partition(".")
+    return out / paper / figure / scale
+
+
+def key_of(experiment: Experiment, part: str, seed: int) -> str:
+    """A hash of the settings on which a part's facts depend."""
+    return fingerprint(to_json(experiment.recipe(part, seed), sort_keys=True).encode())
+
+
+def rounded(value: Any) -> Any:
+    """Plain values with numbers of :data:`DIGITS` significant digits.
+
+    >>> rounded({"x": [1 / 3, 2e-9 / 3], "n": 5})
+    {'x': [0.3333333, 6.666667e-10], 'n': 5}
+    """
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}")
+    if isinstance(value, dict):
+        return {str(k): rounded(v) for k, v in value.items()}
+    return [rounded(v) for v in value] if isinstance(value, list | tuple) else value

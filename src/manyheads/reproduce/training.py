@@ -1,0 +1,41 @@
+"""Training runs of experiments, in folders named by their settings, resumed where they stopped."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from manyheads.core.plain import to_json
+from manyheads.core.round_end import RoundEnd
+from manyheads.core.sealed import fingerprint
+from manyheads.core.settings import as_dict
+from manyheads.data import Federation
+from manyheads.reproduce.experiment import Facts, Place
+from manyheads.run import Run
+from manyheads.run.config import Config, assemble
+from manyheads.run.simulate import run_training
+
+__all__ = ["recipe_of", "trained"]
+
+DIGITS = 8
+
+
+def recipe_of(config: Config) -> Facts:
+    """The settings of a run that affect its numbers."""
+    table = as_dict(config)
+    return {k: v for k, v in table.items() if k not in ("engine", "checkpoint_seconds")}
+
+
+def trained(config: Config, place: Place) -> tuple[Run, Federation]:
+    """The run of a configuration, trained now or before, and its federation."""
+    config = replace(config, engine=place.engine, checkpoint_seconds=30.0)
+    algorithm, model, federation, made = assemble(config)
+    name = f"{algorithm.name}-{federation.name}-s{config.seed}"
+    key = fingerprint(to_json(recipe_of(config), sort_keys=True).encode())[:DIGITS]
+    folder = place.folder / f"{re.sub(r'[^a-zA-Z0-9.-]', '_', name)}-{key}"
+
+    def on_round(end: RoundEnd) -> None:
+        place.say(f"round {end.record['round']}/{config.rounds}")
+
+    run = run_training(algorithm, model, federation, config.training(), made, folder, resume=True, on_round=on_round)
+    return run, federation
