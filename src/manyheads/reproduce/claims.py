@@ -91,6 +91,8 @@ def above(what: str, upper: Values, lower: Values, *, unit: str = "", by: float 
     >>> above("a above b", [3.0, 3.1, 2.9], [1.0, 1.1, 1.2]).holds, above("a above b", [2.0], [1.0]).holds
     (True, None)
     """
+    if len(upper) != len(lower):
+        return Check(what, None, f"{len(upper)} seeds of one and {len(lower)} of the other are measured")
     difference = np.subtract(upper, lower)
     mean, half = mean_and_interval(difference)
     seeds = len(difference)

@@ -1,0 +1,173 @@
+"""Reproductions: what is measured is kept, what is missing is measured, and the claims are judged by it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from commands import call
+
+from manyheads.core.errors import UserError
+from manyheads.core.settings import settings
+from manyheads.reproduce import EXPERIMENTS, Experiment, Result, reproduce
+from manyheads.reproduce.claims import Claim, above
+from manyheads.reproduce.drawing import banded, row
+from manyheads.reproduce.experiment import Cell, Facts, Measured, Place, Scale
+
+MEASURED: list[tuple[str, int]] = []
+FAILS: set[tuple[str, int]] = set()
+
+
+@settings
+class Growth(Experiment):
+    """Two lines, of which one grows faster."""
+
+    name: ClassVar[str] = "toy2000.figure1"
+    title: ClassVar[str] = "Two lines"
+    about: ClassVar[str] = "The paper shows that the steep line is above the flat one."
+    scales: ClassVar[Mapping[Scale, Mapping[str, Any]]] = {"quick": {"points": 3}, "paper": {}}
+    minutes: ClassVar[Mapping[Scale, float]] = {"quick": 0.01, "paper": 0.02}
+
+    seeds: int = 2
+    points: int = 5
+    slope: float = 2.0
+
+    def parts(self) -> list[str]:
+        return ["steep", "flat"]
+
+    def measure(self, part: str, seed: int, place: Place) -> Facts:
+        if (part, seed) in FAILS:
+            raise KeyboardInterrupt
+        MEASURED.append((part, seed))
+        slope = self.slope if part == "steep" else 1.0
+        return {"values": [slope * x + 0.1 * seed for x in range(self.points)]}
+
+    def claims(self, found: Measured) -> list[Claim]:
+        if len(found) < 2:
+            return []
+        ends = [[facts["values"][-1] for facts in found[part].values()] for part in ("steep", "flat")]
+        return [Claim("steep is above flat", (above("at the end", *ends),))]
+
+    def table(self, found: Measured) -> list[Cell]:
+        return [Cell(part, "end", [f["values"][-1] for f in runs.values()], 8.0) for part, runs in found.items()]
+
+    def figure(self, found: Measured) -> Any:
+        rows = [
+            row(part, seed, x, y)
+            for part, runs in found.items()
+            for seed, facts in runs.items()
+            for x, y in enumerate(facts["values"])
+        ]
+        return banded(rows, "y", "x")
+
+
+@pytest.fixture
+def places(tmp_path, monkeypatch) -> Iterator[dict[str, Path]]:
+    MEASURED.clear()
+    FAILS.clear()
+    monkeypatch.chdir(tmp_path)
+    EXPERIMENTS.register(Growth)
+    yield {"out": tmp_path / "results", "work": tmp_path / "work"}
+    EXPERIMENTS._known.pop(Growth.name)
+
+
+def done(places: dict[str, Path], experiment: Experiment | None = None, **options: Any) -> Result:
+    return reproduce(experiment or Growth.at("quick"), "quick", workers=1, **places, **options)
+
+
+def test_everything_is_measured_judged_and_written(places):
+    result = done(places)
+    assert MEASURED == [("steep", 0), ("steep", 1), ("flat", 0), ("flat", 1)]
+    assert result.verdict == "reproduced" and not result.missing
+    folder = places["out"] / "toy2000" / "figure1" / "quick"
+    assert {p.name for p in folder.iterdir()} == {"result.json", "figure.svg", "figure.png"}
+    facts = json.loads((folder / "result.json").read_text())
+    assert facts["settings"] == {"seeds": 2, "points": 3, "slope": 2.0}
+    assert facts["claims"][0]["verdict"] == "reproduced"
+    assert facts["machine"]["packages"]["torch"] and facts["records"][0]["facts"] == {"values": [0.0, 2.0, 4.0]}
+    assert Result.read(folder) == result
+    assert "points 3 (paper: 5)" in (folder / "figure.svg").read_text()
+
+
+def test_what_is_there_is_not_measured_again_unless_asked_or_by_another_recipe(places):
+    done(places)
+    MEASURED.clear()
+    assert done(places).verdict == "reproduced" and not MEASURED
+    done(places, Growth.at("quick", seeds=3))
+    assert MEASURED == [("steep", 2), ("flat", 2)]
+    MEASURED.clear()
+    done(places, again=True)
+    assert len(MEASURED) == 4
+    MEASURED.clear()
+    assert done(places, Growth(points=3, slope=0.5)).verdict == "not reproduced"
+    assert len(MEASURED) == 4
+
+
+def test_results_without_the_working_folder_are_enough_to_go_on(places):
+    done(places)
+    MEASURED.clear()
+    done({**places, "work": places["work"] / "other"})
+    assert not MEASURED
+
+
+def test_an_interruption_keeps_what_is_done(places):
+    FAILS.add(("flat", 1))
+    with pytest.raises(KeyboardInterrupt):
+        done(places)
+    kept = Result.read(places["out"] / "toy2000" / "figure1" / "quick")
+    assert kept is not None and len(kept.records) == 3 and kept.verdict == "undecided"
+    FAILS.clear()
+    MEASURED.clear()
+    assert done(places).verdict == "reproduced"
+    assert MEASURED == [("flat", 1)]
+
+
+def test_some_parts_only(places):
+    result = done(places, parts=["steep"])
+    assert result.missing == ("flat",) and result.claims == ()
+    assert done(places, parts=["flat"]).verdict == "reproduced"
+    with pytest.raises(UserError, match="unknown part; given 'step'; .*did you mean 'steep'"):
+        done(places, parts=["step"])
+
+
+def test_one_seed_decides_no_order(places):
+    assert done(places, Growth.at("quick", seeds=1)).verdict == "undecided"
+
+
+def test_a_scale_that_it_does_not_have(places):
+    with pytest.raises(UserError, match="no such scale; given 'reduced'; allowed: quick, paper"):
+        Growth.at("reduced")
+
+
+def test_a_damaged_result_is_a_clear_error(places):
+    done(places)
+    file = places["out"] / "toy2000" / "figure1" / "quick" / "result.json"
+    file.write_text(file.read_text()[:-30])
+    with pytest.raises(UserError, match=r"result.json cannot be read.*remove it"):
+        done(places)
+
+
+def test_missing_data_is_said_before_any_work(places, monkeypatch):
+    monkeypatch.setattr(Growth, "needs", lambda self: [{"name": "cifar10"}])
+    monkeypatch.setenv("MANYHEADS_DATA", str(places["out"]))
+    with pytest.raises(UserError, match=r"cifar10 is not there.*put .* into"):
+        done(places)
+    assert not MEASURED and not places["work"].exists()
+
+
+def test_the_command(places, capsys):
+    assert call("reproduce", "toy2000.figure1", "--workers", 1) == 0
+    shown = capsys.readouterr().out
+    assert "toy2000.figure1: reproduced" in shown and "✓ at the end" in shown and "8.00" in shown
+    assert call("reproduce", "toy2000.figure1", "--json") == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["verdict"] == "reproduced" and facts["out"].endswith("toy2000/figure1/quick")
+    assert call("reproduce", "--list", "--json") == 0
+    rows = {(r["experiment"], r["scale"]): r for r in json.loads(capsys.readouterr().out)["experiments"]}
+    assert rows["toy2000.figure1", "quick"]["verdict"] == "reproduced"
+    assert rows["toy2000.figure1", "paper"]["status"] == "not run"
+    assert call("reproduce", "toy2000.figure9") == 2
+    assert "did you mean 'toy2000.figure1'" in capsys.readouterr().err
