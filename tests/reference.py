@@ -128,8 +128,8 @@ class Plain:
             p.requires_grad_(k in names)
         chosen = {k: p for k, p in net.named_parameters() if k in names}
         groups = [
-            {"params": [p for k, p in chosen.items() if not k.endswith("bias")], "weight_decay": opt.weight_decay},
-            {"params": [p for k, p in chosen.items() if k.endswith("bias")], "weight_decay": 0.0},
+            {"params": [p for k, p in chosen.items() if "bias" not in k], "weight_decay": opt.weight_decay},
+            {"params": [p for k, p in chosen.items() if "bias" in k], "weight_decay": 0.0},
         ]
         if not chosen:
             return w

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 from problems import ragged, small_net
 from torch.nn import functional
@@ -26,9 +27,10 @@ def test_fedrep_with_everything_shared_and_no_head_phase_is_fedavg():
     assert_same(first.server.body, second.server.model, atol=0, rtol=0)
 
 
-def test_dsgd_is_fedavg_with_one_step():
-    one_step = FedAvg(steps=1, batch=5, sgd=SGD(lr=0.1, momentum=0.0))
-    first = simulate(DSGD(batch=5, lr=0.1), small_net(), ragged(), rounds=4, participation=0.7)
+@pytest.mark.parametrize("decay", [0.0, 0.3])
+def test_dsgd_is_fedavg_with_one_step(decay):
+    one_step = FedAvg(steps=1, batch=5, sgd=SGD(lr=0.1, momentum=0.0, weight_decay=decay))
+    first = simulate(DSGD(batch=5, lr=0.1, weight_decay=decay), small_net(), ragged(), rounds=4, participation=0.7)
     second = simulate(one_step, small_net(), ragged(), rounds=4, participation=0.7)
     assert_same(first.server.model, second.server.model, atol=1e-6, rtol=1e-5)
 

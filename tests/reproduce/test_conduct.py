@@ -81,13 +81,15 @@ def done(places: dict[str, Path], experiment: Experiment | None = None, **option
 def test_everything_is_measured_judged_and_written(places):
     result = done(places)
     assert MEASURED == [("steep", 0), ("steep", 1), ("flat", 0), ("flat", 1)]
-    assert result.verdict == "reproduced" and not result.missing
+    assert result.verdict == "reproduced"
+    assert not result.missing
     folder = places["out"] / "toy2000" / "figure1" / "quick"
     assert {p.name for p in folder.iterdir()} == {"result.json", "figure.svg", "figure.png"}
     facts = json.loads((folder / "result.json").read_text())
     assert facts["settings"] == {"seeds": 2, "points": 3, "slope": 2.0}
     assert facts["claims"][0]["verdict"] == "reproduced"
-    assert facts["machine"]["packages"]["torch"] and facts["records"][0]["facts"] == {"values": [0.0, 2.0, 4.0]}
+    assert facts["machine"]["packages"]["torch"]
+    assert facts["records"][0]["facts"] == {"values": [0.0, 2.0, 4.0]}
     assert Result.read(folder) == result
     assert "points 3 (paper: 5)" in (folder / "figure.svg").read_text()
 
@@ -95,7 +97,8 @@ def test_everything_is_measured_judged_and_written(places):
 def test_what_is_there_is_not_measured_again_unless_asked_or_by_another_recipe(places):
     done(places)
     MEASURED.clear()
-    assert done(places).verdict == "reproduced" and not MEASURED
+    assert done(places).verdict == "reproduced"
+    assert not MEASURED
     done(places, Growth.at("quick", seeds=3))
     assert MEASURED == [("steep", 2), ("flat", 2)]
     MEASURED.clear()
@@ -118,7 +121,9 @@ def test_an_interruption_keeps_what_is_done(places):
     with pytest.raises(KeyboardInterrupt):
         done(places)
     kept = Result.read(places["out"] / "toy2000" / "figure1" / "quick")
-    assert kept is not None and len(kept.records) == 3 and kept.verdict == "undecided"
+    assert kept is not None
+    assert len(kept.records) == 3
+    assert kept.verdict == "undecided"
     FAILS.clear()
     MEASURED.clear()
     assert done(places).verdict == "reproduced"
@@ -127,7 +132,8 @@ def test_an_interruption_keeps_what_is_done(places):
 
 def test_some_parts_only(places):
     result = done(places, parts=["steep"])
-    assert result.missing == ("flat",) and result.claims == ()
+    assert result.missing == ("flat",)
+    assert result.claims == ()
     assert done(places, parts=["flat"]).verdict == "reproduced"
     with pytest.raises(UserError, match="unknown part; given 'step'; .*did you mean 'steep'"):
         done(places, parts=["step"])
@@ -155,16 +161,20 @@ def test_missing_data_is_said_before_any_work(places, monkeypatch):
     monkeypatch.setenv("MANYHEADS_DATA", str(places["out"]))
     with pytest.raises(UserError, match=r"cifar10 is not there.*put .* into"):
         done(places)
-    assert not MEASURED and not places["work"].exists()
+    assert not MEASURED
+    assert not places["work"].exists()
 
 
 def test_the_command(places, capsys):
     assert call("reproduce", "toy2000.figure1", "--workers", 1) == 0
     shown = capsys.readouterr().out
-    assert "toy2000.figure1: reproduced" in shown and "✓ at the end" in shown and "8.00" in shown
+    assert "toy2000.figure1: reproduced" in shown
+    assert "✓ at the end" in shown
+    assert "8.00" in shown
     assert call("reproduce", "toy2000.figure1", "--json") == 0
     facts = json.loads(capsys.readouterr().out)
-    assert facts["verdict"] == "reproduced" and facts["out"].endswith("toy2000/figure1/quick")
+    assert facts["verdict"] == "reproduced"
+    assert facts["out"].endswith("toy2000/figure1/quick")
     assert call("reproduce", "--list", "--json") == 0
     rows = {(r["experiment"], r["scale"]): r for r in json.loads(capsys.readouterr().out)["experiments"]}
     assert rows["toy2000.figure1", "quick"]["verdict"] == "reproduced"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
+
+from pydantic import Field
 
 from manyheads.core.contract import Algorithm, Cohort, ModelKind, Round, Update, Uploads, register
 from manyheads.core.fields import BatchSize, Rate
+from manyheads.core.optim import decays
 from manyheads.core.settings import settings
 from manyheads.core.trees import Params, State, Tree
 
@@ -37,6 +40,8 @@ class DSGD(Algorithm):
 
     batch: BatchSize = 10
     lr: Rate = 0.01
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    """weight decay; not applied to biases"""
 
     def init_server(self, params: Params, population: int) -> State:
         return State(model=params.all)
@@ -45,7 +50,11 @@ class DSGD(Algorithm):
         return Update(State(model=cohort.gradient(server.model, on=cohort.draw(self.batch))))
 
     def merge(self, server: State, uploads: Uploads, round: Round) -> State:
-        return State(model=server.model - self.lr * uploads.mean().model)
+        gradient = uploads.mean().model
+        if self.weight_decay:
+            decayed = Tree({k: v * (self.weight_decay * decays(k)) for k, v in server.model.items()})
+            gradient = gradient + decayed
+        return State(model=server.model - self.lr * gradient)
 
     def global_model(self, server: State) -> Tree:
         return server.model

@@ -43,7 +43,7 @@ DEFAULTS = {"engine": {"workers": "0"}, "finetune": {"scope": "all"}, "rounds": 
 """defaults of this command: all cores, fine-tuning of whole models, and enough rounds to choose from"""
 SITES_SHOWN = 20
 """largest number of sites for which the terminal shows the advice for each"""
-_OF_ONE_RUN = {"algorithm", "evaluate", "validation", "new_clients", "new_data"}
+_OF_ONE_RUN = {"algorithm", "evaluate", "validation", "new_clients", "new_data", "new_samples"}
 """settings of a single run, which a comparison does not take"""
 _TUNED = {("finetune", "lr")}
 """settings that the comparison chooses itself: fine-tuning uses the step size of the training"""

@@ -9,7 +9,7 @@ from pydantic import Field
 from manyheads.core.errors import UserError
 from manyheads.core.settings import settings
 
-__all__ = ["SGD", "FineTune", "OptimizerName", "TorchOptimizer", "optimizer_named"]
+__all__ = ["SGD", "FineTune", "OptimizerName", "TorchOptimizer", "decays", "optimizer_named"]
 
 OptimizerName = Literal["sgd", "adam", "adamw", "rmsprop", "adagrad"]
 
@@ -39,6 +39,15 @@ class TorchOptimizer:
     """step size"""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     """weight decay"""
+
+
+def decays(parameter: str) -> bool:
+    """Whether weight decay applies to a parameter of this name: to weights, not to biases.
+
+    >>> [name for name in ("0.weight", "0.bias", "lstm.weight_ih_l0", "lstm.bias_ih_l0") if decays(name)]
+    ['0.weight', 'lstm.weight_ih_l0']
+    """
+    return "bias" not in parameter.rpartition(".")[2]
 
 
 def optimizer_named(name: OptimizerName, sgd: SGD) -> SGD | TorchOptimizer:

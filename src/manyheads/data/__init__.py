@@ -15,7 +15,7 @@ from manyheads.data.partitions.partitioners import (
     parse_partition,
     partition,
 )
-from manyheads.data.partitions.recipes import ClassSplit, Fallah, FemnistRecipe
+from manyheads.data.partitions.recipes import ClassSplit, DirichletShares, Fallah, FemnistRecipe
 from manyheads.data.pool import Pool
 from manyheads.data.public.digits import Digits
 from manyheads.data.samples import Samples
@@ -29,6 +29,7 @@ __all__ = [
     "Classes",
     "Digits",
     "Dirichlet",
+    "DirichletShares",
     "Encoding",
     "Fallah",
     "Federation",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -32,6 +33,23 @@ class Pool:
     """names of the classes; empty: their indices are their names"""
     own_test: bool = False
     """the test samples are those that the dataset is published with"""
+
+    def only(self, labels: Sequence[int]) -> Pool:
+        """The samples of some classes, relabelled 0, 1, ... in this order."""
+        number = np.full(self.classes, -1)
+        number[list(labels)] = np.arange(len(labels))
+        kept, kept_test = number[self.y] >= 0, number[self.y_test] >= 0
+        names = self.label_names or tuple(str(label) for label in range(self.classes))
+        return replace(
+            self,
+            x=self.x[kept],
+            y=number[self.y[kept]],
+            x_test=self.x_test[kept_test],
+            y_test=number[self.y_test[kept_test]],
+            classes=len(labels),
+            keys={key: owners[np.concatenate([kept, kept_test])] for key, owners in self.keys.items()},
+            label_names=tuple(names[label] for label in labels),
+        )
 
 
 def hold_out(y: np.ndarray, fraction: float, classes: int, seed: int) -> np.ndarray:

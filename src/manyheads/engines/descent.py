@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from manyheads.core.optim import SGD, TorchOptimizer
+from manyheads.core.optim import SGD, TorchOptimizer, decays
 
 __all__ = ["Descent", "Pull", "TorchDescent", "gradients"]
 
@@ -29,7 +29,7 @@ class Descent:
     ) -> None:
         self.opt = opt
         self.params = list(params.values())
-        self.decay = [opt.weight_decay * (not name.endswith("bias")) for name in params]
+        self.decay = [opt.weight_decay * decays(name) for name in params]
         self.velocity = [torch.zeros_like(p) for p in self.params] if opt.momentum else []
         self.anchor = [prox[1][name] for name in params] if prox else []
         self.mu = [_beside(prox[0], p) for p in self.params] if prox else []

@@ -12,6 +12,7 @@ from manyheads.metrics.f1 import F1
 from manyheads.metrics.fairness import spread
 from manyheads.metrics.heterogeneity import total_variation, wasserstein1
 from manyheads.metrics.kaplan_meier import SurvivalCurve, kaplan_meier
+from manyheads.metrics.layers import layer_cka, layer_outputs
 from manyheads.metrics.loss import Loss
 from manyheads.metrics.metric import METRICS, ClosedFormMetric, Measured, Metric, SampleMetric, metrics_for
 from manyheads.metrics.predictions import Predictions
@@ -55,7 +56,9 @@ __all__ = [
     "confusion",
     "deciding_metric",
     "kaplan_meier",
+    "layer_cka",
     "layer_distances",
+    "layer_outputs",
     "linear_cka",
     "metrics_for",
     "principal_angle_distance",

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 from scipy import stats
 
-__all__ = ["Check", "Claim", "Verdict", "above", "holds", "mean_and_interval", "overall", "verdict_of"]
+__all__ = [
+    "Check",
+    "Claim",
+    "Verdict",
+    "above",
+    "above_by_units",
+    "holds",
+    "mean_and_interval",
+    "overall",
+    "verdict_of",
+]
 
 Verdict = Literal["reproduced", "partly", "not reproduced", "undecided"]
 Values = Sequence[float] | np.ndarray
@@ -101,3 +111,19 @@ def above(what: str, upper: Values, lower: Values, *, unit: str = "", by: float 
     found = True if mean - half > by else False if mean + half < by else None
     more = f", to be above {by:g}" if by else ""
     return Check(what, found, f"{mean:+{form}}{unit} ± {half:{form}} ({seeds} seeds{more})")
+
+
+def above_by_units(
+    what: str, upper: Sequence[Values], lower: Sequence[Values], *, units: str, unit: str = "", form: str = ".3g"
+) -> Check:
+    """As :func:`above`, of the means of values for each seed; with one seed, judged over the values, paired one by one.
+
+    ``units`` says what the values of one seed are of, such as "new clients".
+
+    >>> above_by_units("a above b", [[3.0, 3.1, 2.9]], [[1.0, 1.2, 1.1]], units="new clients").evidence
+    '+1.9 ± 0.248 (3 new clients, one seed)'
+    """
+    if len(upper) != 1 or len(lower) != 1:
+        return above(what, [float(np.mean(v)) for v in upper], [float(np.mean(v)) for v in lower], unit=unit, form=form)
+    check = above(what, upper[0], lower[0], unit=unit, form=form)
+    return replace(check, evidence=check.evidence.replace(" seeds", f" {units}, one seed"))

@@ -15,7 +15,7 @@ from manyheads.core.contract import ALGORITHMS, Algorithm
 from manyheads.core.errors import UserError
 from manyheads.core.registry import Registry
 from manyheads.core.settings import as_dict, build, settings
-from manyheads.data import Federation, Key, federate, parse_partition, source_of
+from manyheads.data import ClassSplit, Federation, Key, federate, parse_partition, source_of
 from manyheads.models import MODELS, Model, ModelSpec, build_model
 from manyheads.run.kinds import code_of
 from manyheads.run.training import Training
@@ -47,16 +47,18 @@ class Config(Training):
     data: Table = Field(default_factory=lambda: {"name": "digits"})
     """where the samples come from"""
     partition: str | Table = ""
-    """how they are divided: iid, classes:3, shards:2, dirichlet:0.6, lognormal:1, key:NAME or just NAME (writer, user),
+    """how they are divided: iid, classes:3, shards:2, dirichlet:0.6, dirichlet-shares:0.6, lognormal:1, key:NAME or just NAME (writer, user),
     femnist-recipe, fallah, class-split; in a file also a table (mixture)"""
     clients: Annotated[int, Field(ge=0)] = 0
     """number of clients; 0: 20, or the data's own number"""
     new_clients: Annotated[float, Field(ge=0)] = 0.0
-    """clients kept out of training: a fraction, or a number if 1 or more"""
+    """clients kept out of training: a fraction, or a number if 1 or more; with new data, how many of them"""
     augment: bool = False
     """crop and mirror training images at random"""
-    new_data: str = ""
-    """other data for the new clients of class-split, such as cifar10 for a model of cifar100"""
+    new_data: str | Table = ""
+    """other data for the new clients, such as cifar10 for a model of cifar100; in a file also a table with its settings"""
+    new_samples: Annotated[int, Field(ge=1)] = 500
+    """training samples of each new client from other data, equally many of each class"""
     validation: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """part of each client's training samples that is set aside"""
     model: Table = Field(default_factory=dict)
@@ -121,7 +123,6 @@ def _as_it_is(model: Model, seed: int) -> Model:
 def federation_of(config: Config, source: Any) -> tuple[Federation, Table]:
     """The federation of a configuration, and the table of the settings that it was made with."""
     federation, table = _clients(config, source)
-    federation = federation.with_new_clients(config.new_clients, config.seed)
     federation = federation.with_validation(config.validation, config.seed)
     if config.augment:
         new = replace(federation.new, augment=True) if federation.new else None
@@ -143,7 +144,8 @@ def _clients(config: Config, source: Any) -> tuple[Federation, Table]:
             if given:
                 raise UserError(f"{source.name} comes with its clients", where=name, given=given, fix="leave it out")
         source = replace(source, clients=config.clients) if own and config.clients else source
-        return source.federation(config.seed), with_code({"data": _table(source)}, data=[source])
+        federation = source.federation(config.seed).with_new_clients(config.new_clients, config.seed)
+        return federation, with_code({"data": _table(source)}, data=[source])
     pool = source.pool(config.seed)
     named_key = isinstance(config.partition, str) and config.partition in pool.keys  # --partition writer
     lacks = getattr(source, "keys_need", {}).get(config.partition) if isinstance(config.partition, str) else None
@@ -161,10 +163,16 @@ def _clients(config: Config, source: Any) -> tuple[Federation, Table]:
                 "the key decides how many clients there are", where="clients", given=config.clients, fix="leave it out"
             )
         clients = 0
-    new_source = source_of({"name": config.new_data}) if config.new_data else None
+    new_data = {"name": config.new_data} if isinstance(config.new_data, str) else config.new_data
+    new_source = source_of(new_data) if config.new_data else None
     new_pool = new_source.pool(config.seed) if new_source else None
-    federation = federate(pool, partition, clients=clients, seed=config.seed, new_pool=new_pool)
+    own = new_pool is None or isinstance(partition, ClassSplit)  # new clients of the same data, or of the partition
+    new = {} if own else {"new_clients": int(config.new_clients), "new_samples": config.new_samples}
+    federation = federate(pool, partition, clients=clients, seed=config.seed, new_pool=new_pool, **new)
+    if own:
+        federation = federation.with_new_clients(config.new_clients, config.seed)
     table = {"data": _table(source), "partition": _table(partition), "clients": clients, "new_data": config.new_data}
+    table |= {"new_samples": config.new_samples} if new else {}
     return federation, with_code(table, data=[source, *filter(None, [new_source])], partition=[partition])
 
 

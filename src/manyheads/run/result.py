@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,6 +15,7 @@ from manyheads.core.checkpoint import hash_tensors
 from manyheads.core.contract import Algorithm, ModelKind, Round
 from manyheads.core.errors import UserError
 from manyheads.core.history import History, metrics_of
+from manyheads.core.optim import FineTune
 from manyheads.core.store import PersonalStore
 from manyheads.core.trees import State, Tree
 from manyheads.data import Encoding, Federation, Samples
@@ -135,6 +137,30 @@ class Run:
         members, what = Members.of(range(len(federation))), self._evaluation(finetuned, split)
         kept = self._store.read(members.rows)
         return self._bench(federation).predictions(self._last_round(federation), what, self.server, members, kept)
+
+    def new_predictions(self, federation: Federation, tune: FineTune) -> Predictions:
+        """The predictions of the new clients of a federation for their test samples, after fine-tuning by ``tune``.
+
+        The federation may be another one than the run's, with other new clients or other samples of theirs.
+        """
+        members, kept = self._newcomers(federation)
+        what = Evaluation(self.training.evaluate.kind(self.algorithm), tune, "test", new=True)
+        return self._bench(federation).predictions(self._last_round(federation), what, self.server, members, kept)
+
+    def new_model(self, federation: Federation, client: int, tune: FineTune) -> Tree:
+        """The parameters of a new client's model, after fine-tuning by ``tune``; see :meth:`new_predictions`."""
+        members, kept = self._newcomers(federation, [client])
+        what = Evaluation(self.training.evaluate.kind(self.algorithm), tune, "test", new=True)
+        params = self._bench(federation).models(self._last_round(federation), what, self.server, members, kept)
+        return of_one(params, self.model.params.all)
+
+    def _newcomers(self, federation: Federation, rows: Sequence[int] | None = None) -> tuple[Members, State]:
+        """New clients, with addresses after those of the run's clients, and their initial personal states."""
+        if federation.new is None:
+            raise UserError(f"{federation.name} has no new clients")
+        members = Members.of(range(len(federation.new)) if rows is None else rows, len(federation))
+        fresh = self.algorithm.newcomer(self.model.params, self.server)
+        return members, fresh.map(lambda v: v.expand(len(members.rows), *v.shape))
 
     def _evaluation(self, finetuned: bool, split: Literal["test", "validation"] = "test") -> Evaluation:
         evaluate = self.training.evaluate

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -11,10 +13,13 @@ from manyheads import UserError
 from manyheads.data import (
     PARTITIONERS,
     ClassSplit,
+    DirichletShares,
     Fallah,
     FemnistRecipe,
+    Iid,
     Pool,
     Scaling,
+    Shards,
     class_split_federation,
     federate,
     parse_partition,
@@ -195,6 +200,49 @@ def test_new_clients_from_another_pool_fit_the_trained_model():
         assert np.bincount(new.train.client(client)[1]).tolist() == [10] * 10
     with pytest.raises(UserError, match="new clients from cifar100 do not fit a model for cifar10; given .*20 classes"):
         class_split_federation(other, ClassSplit(), clients=10, seed=0, new_pool=old)
+
+
+@pytest.mark.parametrize("spec", [Iid(), Shards(2), DirichletShares(0.6)])
+def test_new_clients_from_another_pool_with_any_partition(spec):
+    old, other = pool_of(50, 10, 20, "letters"), pool_of(500, 100, 10, "digits")
+    federation = federate(old, spec, clients=10, seed=0, new_pool=other, new_clients=2, new_samples=100)
+    new = federation.new
+    assert new is not None
+    assert (len(federation), len(new), new.name, new.outputs) == (10, 2, "digits", 20)
+    assert [np.bincount(new.train.client(i)[1]).tolist() for i in range(2)] == [[10] * 10] * 2
+    with pytest.raises(UserError, match="new_clients: how many new clients of digits\\?; given 0; allowed: 1 or more"):
+        federate(old, spec, clients=10, seed=0, new_pool=other)
+
+
+@EXAMPLES
+@given(st.floats(0.02, 50), st.integers(1, 40), st.integers(0, 60), st.integers(0, 9))
+def test_dirichlet_shares_fill_every_client_alike(alpha, clients, samples, seed):
+    per_class = np.array([300, 0, 500, 700, 900])
+    counts = DirichletShares(alpha=alpha, samples=samples).counts(clients, per_class, np.random.default_rng(seed))
+    assert set(counts.sum(axis=1)) == {samples or 2400 // clients}
+    assert (counts >= 0).all()
+    assert (counts.sum(axis=0) <= per_class).all()
+
+
+def test_dirichlet_shares_are_those_drawn_where_there_is_enough():
+    drawn = np.random.default_rng(3).dirichlet(np.full(10, 0.6), 100)
+    counts = DirichletShares(alpha=0.6, samples=100).counts(100, np.full(10, 5000), np.random.default_rng(3))
+    assert np.abs(counts - 100 * drawn).max() < 1
+    scarce = DirichletShares(alpha=0.6).counts(100, np.full(10, 5000), np.random.default_rng(3))
+    assert (scarce.sum(axis=0) == 5000).all()
+    assert np.corrcoef(scarce.ravel(), drawn.ravel())[0, 1] > 0.98
+    with pytest.raises(UserError, match="too few training samples; given '100 clients of 501 out of 50000'"):
+        DirichletShares(samples=501).counts(100, np.full(10, 5000), np.random.default_rng(0))
+
+
+def test_some_classes_of_a_pool():
+    pool = replace(pool_of(20, 5, 10), keys={"writer": np.arange(250)})
+    few = pool.only([7, 2])
+    assert (few.classes, few.label_names, len(few.y), len(few.y_test)) == (2, ("7", "2"), 40, 10)
+    assert np.array_equal(few.x[few.y == 0], pool.x[pool.y == 7])
+    assert np.array_equal(few.x_test[few.y_test == 1], pool.x_test[pool.y_test == 2])
+    owners = np.concatenate([pool.y, pool.y_test])
+    assert np.array_equal(few.keys["writer"], np.flatnonzero(np.isin(owners, [7, 2])))
 
 
 @EXAMPLES

@@ -17,13 +17,31 @@ from manyheads.data.samples import Samples
 __all__ = ["class_split_federation", "federate"]
 
 
-def federate(pool: Pool, spec: Any, *, clients: int, seed: int, new_pool: Pool | None = None) -> Federation:
-    """Divide a pool into clients. With the partition ``class-split``, new clients may come from another pool."""
+def federate(
+    pool: Pool,
+    spec: Any,
+    *,
+    clients: int,
+    seed: int,
+    new_pool: Pool | None = None,
+    new_clients: int = 0,
+    new_samples: int = 500,
+) -> Federation:
+    """Divide a pool into clients; new clients may come from another pool.
+
+    Each of them has ``new_samples`` training samples of all its classes; the partition ``class-split`` has settings of
+    its own for them.
+    """
     if isinstance(spec, ClassSplit):
         return class_split_federation(pool, spec, clients=clients, seed=seed, new_pool=new_pool)
-    if new_pool is not None:
-        raise UserError("only class-split takes new clients from other data", where="new_data", given=new_pool.name)
-    return _by_key(pool, spec, seed) if isinstance(spec, Key) else _by_counts(pool, spec, clients, seed)
+    federation = _by_key(pool, spec, seed) if isinstance(spec, Key) else _by_counts(pool, spec, clients, seed)
+    if new_pool is None:
+        return federation
+    if new_clients < 1:
+        raise UserError(
+            f"how many new clients of {new_pool.name}?", where="new_clients", given=new_clients, allowed="1 or more"
+        )
+    return _with_new(federation, pool, new_pool, AllClasses(new_samples, 0), new_clients, seed)
 
 
 def _by_key(pool: Pool, spec: Key, seed: int) -> Federation:
@@ -73,13 +91,6 @@ def class_split_federation(
     own (CIFAR-10, for a model trained on CIFAR-100) keep its labels, as outputs of the trained model, and their pixels
     are scaled as those that the model is trained on.
     """
-    source = new_pool or pool
-    if source.x.shape[1:] != pool.x.shape[1:] or source.classes > pool.classes:
-        raise UserError(
-            f"new clients from {source.name} do not fit a model for {pool.name}",
-            given=f"samples {source.x.shape[1:]}, {source.classes} classes",
-            allowed=f"samples {pool.x.shape[1:]}, up to {pool.classes} classes",
-        )
     if new_pool is None and spec.new_clients and spec.train_classes >= pool.classes:
         raise UserError(
             "no classes are left for new clients",
@@ -92,7 +103,20 @@ def class_split_federation(
     if not spec.new_clients:
         return federation
     everyone = AllClasses(spec.new_samples, 0 if new_pool else spec.train_classes)
-    return replace(federation, new=_by_counts(source, everyone, spec.new_clients, seed, pool))
+    return _with_new(federation, pool, new_pool or pool, everyone, spec.new_clients, seed)
+
+
+def _with_new(
+    federation: Federation, pool: Pool, source: Pool, spec: AllClasses, clients: int, seed: int
+) -> Federation:
+    """The federation of a pool, with new clients from ``source``."""
+    if source.x.shape[1:] != pool.x.shape[1:] or source.classes > pool.classes:
+        raise UserError(
+            f"new clients from {source.name} do not fit a model for {pool.name}",
+            given=f"samples {source.x.shape[1:]}, {source.classes} classes",
+            allowed=f"samples {pool.x.shape[1:]}, up to {pool.classes} classes",
+        )
+    return replace(federation, new=_by_counts(source, spec, clients, seed, pool))
 
 
 def _by_counts(pool: Pool, spec: Any, clients: int, seed: int, model_of: Pool | None = None) -> Federation:

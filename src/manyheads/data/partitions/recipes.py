@@ -12,7 +12,11 @@ from manyheads.core.settings import settings
 from manyheads.data.partitions.counts import classes_present
 from manyheads.data.partitions.partitioners import PARTITIONERS, Classes, Partition
 
-__all__ = ["AllClasses", "ClassSplit", "Fallah", "FemnistRecipe"]
+__all__ = ["AllClasses", "ClassSplit", "DirichletShares", "Fallah", "FemnistRecipe"]
+
+TINY = 1e-12
+"""added to every share, so that a client can take what is left of any class"""
+MOST_FITS = 10_000
 
 
 @settings
@@ -52,6 +56,47 @@ class FemnistRecipe(Partition):
                 given=f"{clients} clients, {have[present].min()} samples of the smallest class",
                 fix="use fewer clients",
             )
+        return counts
+
+
+@settings
+class DirichletShares(Partition):
+    """The partition of Collins et al. 2022, Figure 4: clients of one size, their class shares from a Dirichlet draw.
+
+    Unlike ``dirichlet``, which spreads each class over the clients, every client has the same number of samples. Where
+    the draws ask for more of a class than there is, all shares are adjusted as little as possible (in relative entropy)
+    until every client is full.
+    """
+
+    name: ClassVar[str] = "dirichlet-shares"
+    alpha: Annotated[float, Field(gt=0, le=1e6)] = 0.6
+    """concentration: small, and each client has few classes; large, and all clients are alike"""
+    samples: Annotated[int, Field(ge=0)] = 0
+    """training samples per client; 0: as many as there are for all"""
+
+    def counts(self, clients: int, per_class: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        samples = self.samples or int(per_class.sum()) // clients
+        if not 1 <= samples * clients <= per_class.sum():
+            raise UserError(
+                "too few training samples",
+                where="partition dirichlet-shares",
+                given=f"{clients} clients of {samples} out of {per_class.sum()}",
+                fix="use fewer samples per client or fewer clients",
+            )
+        present = np.flatnonzero(per_class)
+        drawn = np.nan_to_num(rng.dirichlet(np.full(len(present), self.alpha), clients)) + TINY
+        wanted = fitted_margins(drawn, samples, per_class[present])
+        counts = np.zeros((clients, len(per_class)), np.int64)
+        counts[:, present] = np.floor(wanted + 1e-9)
+        left = per_class - counts.sum(axis=0)
+        for client in range(clients):
+            rest = wanted[client] - counts[client, present]
+            for _ in range(samples - counts[client].sum()):
+                spare = np.where(left[present] > 0, rest, -np.inf)
+                chosen = int(spare.argmax())
+                rest[chosen] -= 1
+                counts[client, present[chosen]] += 1
+                left[present[chosen]] -= 1
         return counts
 
 
@@ -125,6 +170,24 @@ class AllClasses(Partition):
         return (train.sum(axis=0) > 0) * np.tile(per_class // len(train), (len(train), 1))
 
 
+def fitted_margins(shares: np.ndarray, row: float, columns: np.ndarray) -> np.ndarray:
+    """Positive ``shares`` scaled by rows and columns until each row's sum is ``row`` and no column's is above its limit.
+
+    The result is the closest such matrix in relative entropy (iterative proportional fitting).
+
+    >>> fitted_margins(np.array([[3.0, 1.0], [3.0, 1.0]]), 4, np.array([4, 9])).round(3).tolist()
+    [[2.0, 2.0], [2.0, 2.0]]
+    """
+    found = shares * (row / shares.sum(axis=1, keepdims=True))
+    for _ in range(MOST_FITS):
+        found = found * np.minimum(1.0, columns / found.sum(axis=0))
+        lack = found.sum(axis=1, keepdims=True)
+        if lack.min() > row * (1 - 1e-9):
+            break
+        found = found * (row / lack)
+    return found
+
+
 def _in_turn(classes: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
     """A class for each of ``count`` clients, all classes equally often, in random order."""
     rounds = -(-count // len(classes))
@@ -157,5 +220,5 @@ def _check_supply(counts: np.ndarray, per_class: np.ndarray, where: str, fix: st
         )
 
 
-for _recipe in (FemnistRecipe, Fallah, ClassSplit):
+for _recipe in (FemnistRecipe, DirichletShares, Fallah, ClassSplit):
     PARTITIONERS.register(_recipe)

@@ -19,6 +19,7 @@ from manyheads.core.settings import settings
 from manyheads.data.encoding import Scaling
 from manyheads.data.pool import Pool, hold_out
 from manyheads.data.public.cache import Arrays, cached
+from manyheads.data.public.characters import character_classes
 from manyheads.data.public.locate import Location
 from manyheads.data.public.readers import cifar
 from manyheads.data.public.readers.idx import read_idx
@@ -68,11 +69,13 @@ class Mnist:
     model: ClassVar[str] = "mlp"
     path: str = ""
     """folder with the idx files; empty: mnist under MANYHEADS_DATA"""
+    digits: str = ""
+    """only these, such as 0-4, relabelled from 0; empty: all"""
 
     def pool(self, seed: int) -> Pool:
         place = Location.of(self.name, self.path)
         arrays = _idx_arrays(place, IDX, self.name)
-        return Pool(
+        pool = Pool(
             self.name,
             *_parts(arrays),
             classes=10,
@@ -80,6 +83,14 @@ class Mnist:
             scaling=Scaling((0.1307,), (0.3081,)),
             own_test=True,
         )
+        return pool.only(_digits(self.digits)) if self.digits else pool
+
+
+def _digits(wanted: str) -> list[int]:
+    labels = character_classes(wanted)
+    if max(labels) > 9:
+        raise UserError("no such digits", where="data digits", given=wanted, allowed="such as 0-4, or 579")
+    return labels
 
 
 def _writers(place: Location, arrays: Arrays) -> dict[str, np.ndarray]:

@@ -1,0 +1,96 @@
+"""Figure 5: more local epochs never hurt FedRep; FedAvg they may."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from manyheads.core.settings import settings
+from manyheads.reproduce.claims import Check, Claim, mean_and_interval
+from manyheads.reproduce.collins2021.columns import COLUMNS, ROWS
+from manyheads.reproduce.collins2021.table1 import FIRST, cell_config
+from manyheads.reproduce.drawing import banded, row
+from manyheads.reproduce.experiment import Experiment, Facts, Measured, Place, Scale, register
+from manyheads.reproduce.training import recipe_of, trained
+from manyheads.run.config import Config
+
+__all__ = ["Figure5"]
+
+NOISE = 1.0
+"""points by which an accuracy may fall with more epochs and count as not falling"""
+
+
+@register
+@settings
+class Figure5(Experiment):
+    """Test error against the number of local epochs."""
+
+    name: ClassVar[str] = "collins2021.figure5"
+    title: ClassVar[str] = "Test error with more local epochs: of the heads for FedRep, of the whole model for FedAvg"
+    about: ClassVar[
+        str
+    ] = """CIFAR-10 with 100 clients of two shards each, all settings those of Table 1's first column, except for E: the
+        epochs of the head in FedRep (with one epoch of the representation), of the whole model in FedAvg. Error on each client's
+        own test samples, mean over clients and over the last ten rounds."""
+    scales: ClassVar[Mapping[Scale, Mapping[str, Any]]] = {"quick": {"share": 0.1, "epochs": (1, 5)}, "paper": {}}
+    minutes: ClassVar[Mapping[Scale, float]] = {"quick": 5, "paper": 180}
+
+    epochs: tuple[int, ...] = (1, 2, 5, 10, 20)
+    """the values of E; the paper's are not given"""
+    share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """fraction of the paper's rounds"""
+
+    def parts(self) -> list[str]:
+        return [f"{method}, E {e}" for e in self.epochs for method in ("FedRep", "FedAvg")]
+
+    def needs(self) -> Iterable[Mapping[str, Any]]:
+        return [COLUMNS[FIRST].data]
+
+    def _config(self, part: str, seed: int) -> Config:
+        method, e = part.split(", E ")
+        config = cell_config(COLUMNS[FIRST], ROWS[method].algorithm, seed, self.share)
+        config.algorithm["head_epochs" if method == "FedRep" else "epochs"] = int(e)
+        return config
+
+    def recipe(self, part: str, seed: int) -> Facts:
+        return recipe_of(self._config(part, seed))
+
+    def measure(self, part: str, seed: int, place: Place) -> Facts:
+        run, _ = trained(self._config(part, seed), place)
+        assert run.accuracy is not None
+        return {"error": 100 * (1 - run.accuracy)}
+
+    def _errors(self, found: Measured, method: str) -> dict[int, list[float]]:
+        parts = {e: found.get(f"{method}, E {e}") for e in self.epochs}
+        return {e: [facts["error"] for facts in runs.values()] for e, runs in parts.items() if runs}
+
+    def claims(self, found: Measured) -> list[Claim]:
+        fedrep, fedavg = (self._errors(found, method) for method in ("FedRep", "FedAvg"))
+        checks = []
+        for less, more in pairwise(fedrep):
+            rise, half = mean_and_interval(np.mean(fedrep[more]) - np.array(fedrep[less]))
+            words = f"{rise:+.2f} points of error" + (f" ± {half:.2f}" if np.isfinite(half) else ", one seed")
+            checks.append(
+                Check(f"E {less} to {more}: does not rise by more than {NOISE:g} point", rise <= NOISE, words)
+            )
+        means = [float(np.mean(values)) for values in fedavg.values()]
+        rises = [b - a for a, b in pairwise(means)]
+        words = "errors " + ", ".join(f"{e}: {m:.1f}" for e, m in zip(fedavg, means, strict=True))
+        turn = () if not rises else (Check("the error rises somewhere", max(rises) > 0, words),)
+        return [
+            Claim("FedRep does not get worse with more epochs of the head", tuple(checks)),
+            Claim("more local updates do not always improve FedAvg", turn),
+        ]
+
+    def figure(self, found: Measured) -> Any:
+        rows = [
+            row(part.split(",")[0], seed, int(part.split()[-1]), facts["error"])
+            for part, runs in found.items()
+            for seed, facts in runs.items()
+        ]
+        x = "local epochs E"
+        return banded(rows, "test error %", x, points=True, log_x=True, width=380, height=240)

@@ -1,0 +1,44 @@
+"""The runs of Figures 2, 4 and 5: the six-layer network, trained by FedAvg with tau local steps or by D-SGD."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from manyheads.core.optim import FineTune
+from manyheads.run import Evaluate
+from manyheads.run.config import Config
+
+__all__ = ["STEPS", "TUNE", "line_of", "network_config"]
+
+STEPS = 125_000
+"""local steps of every model in the paper, T tau"""
+RATE, DECAY = 0.1, 1e-4
+TUNE = FineTune(scope="all", epochs=10, batch=10, lr=RATE, momentum=0.5, weight_decay=DECAY)
+"""ten epochs of SGD on all that a new client has, with the settings of the training"""
+EVALUATIONS = 10
+
+
+def network_config(
+    data: str, partition: dict[str, Any], clients: int, tau: int, steps: int, seed: int, new_data: str = ""
+) -> Config:
+    """A run of ``steps`` local steps in all, a tenth of the clients in each round."""
+    sgd = {"lr": RATE, "momentum": 0.5, "weight_decay": DECAY}
+    fedavg = {"name": "fedavg", "steps": tau, "batch": 10, "sgd": sgd}
+    dsgd = {"name": "dsgd", "batch": 10, "lr": RATE, "weight_decay": DECAY}  # with one step, momentum is never used
+    rounds = max(1, steps // tau)
+    return Config(
+        data={"name": data},
+        partition=partition,
+        clients=clients,
+        participation=0.1,
+        rounds=rounds,
+        seed=seed,
+        model={"name": "cnn-6"},
+        algorithm=dsgd if tau == 1 else fedavg,
+        new_data=new_data,
+        evaluate=Evaluate(every=max(1, rounds // EVALUATIONS)),
+    )
+
+
+def line_of(tau: int) -> str:
+    return "D-SGD" if tau == 1 else f"FedAvg, {tau} local steps"
