@@ -89,6 +89,7 @@ def _run(place: Path, flags: Sequence[str]) -> None:
 
 def _comparison(place: Path, flags: Sequence[str]) -> None:
     words = ["compare", "clinics", "--methods", "fedavg,fedrep", "--seeds", "1", "--rates", "0.03,0.1", "--rounds", "2"]
+    words += ["--folds", "2", "--local-rounds", "2"]
     _done(place, [*words, "--model.hidden", "6", "--workers", "1", "--out", "comparison", *flags])
 
 

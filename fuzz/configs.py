@@ -68,12 +68,15 @@ def _sound(rng: Random, comparing: bool) -> dict[str, Any]:
     if rng.random() < 0.5:
         table["model"] = _filled(rng.choice([*MODELS.values()]))
     if comparing:
-        for key in ("algorithm", "evaluate", "validation", "new_clients", "new_data"):
+        for key in ("algorithm", "evaluate", "validation", "new_clients", "new_data", "new_samples"):
             del table[key]
         table["compare"] = as_dict(Comparison()) | {
             "methods": ["fedavg", rng.choice([*ALGORITHMS])],
             "seeds": 1,
             "rates": [0.1],
+            "folds": 1,
+            "baselines": ["majority"],
+            "local_rounds": 1,
         }
     else:
         table["algorithm"] = _filled(rng.choice([*ALGORITHMS.values()]))

@@ -17,11 +17,14 @@ from fuzz.verdict import Case, broken
 
 __all__ = ["LINES", "long"]
 
-ENDLESS = {"live", "theory", "--live"}
+ENDLESS = {"live", "theory", "reproduce", "--live"}
 """commands that serve until they are stopped, or whose usual settings take long"""
 SMALL = {
     "run": ["--clients", "3", "--rounds", "1", "--workers", "1"],
-    "compare": [*("--clients", "3", "--rounds", "1", "--workers", "1"), *("--seeds", "1", "--rates", "0.1")],
+    "compare": [
+        *("--clients", "3", "--rounds", "1", "--workers", "1"),
+        *("--seeds", "1", "--rates", "0.1", "--folds", "1", "--local-rounds", "1", "--baselines", "majority"),
+    ],
 }
 PATHS = [
     "clinics",

@@ -64,6 +64,7 @@ def smaller(command: str) -> list[str]:
         put("--seeds", 1)
         put("--folds", 1)
         put("--baselines", "majority")
+        put("--local-rounds", 1)
         put("--pooled", "false")
         put("--rates", 0.1)
         own = any(re.search(r"\w:[A-Z]", w) for w in words)  # a class of the page's own
@@ -138,7 +139,9 @@ def test_every_python_example_runs(page, place):
         if code.startswith("def "):  # a part of a class, shown to be read
             compile(code, page.name, "exec")
             continue
-        code = re.sub(r"rounds=\d+", "rounds=1", code)
+        code = re.sub(r"rounds=\d+", "rounds=1", code).replace(
+            "folds=2", 'folds=2, baselines=["majority"], local_rounds=1'
+        )
         exec(compile(code, page.name, "exec"), {})
 
 

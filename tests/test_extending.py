@@ -84,7 +84,7 @@ def test_a_run_goes_on_when_its_classes_are_named(place):
 
 def test_a_comparison_has_them_in_its_results_table_and_report(place):
     methods = ["--methods", "fedavg,my_method:FedAvgM,my_method:FedAvgM+ft", "--seeds", 1, "--rates", 0.1]
-    few = ["--rounds", 3, "--folds", 2, "--baselines", "majority", "--pooled", "false"]
+    few = ["--rounds", 3, "--folds", 2, "--baselines", "majority", "--pooled", "false", "--local-rounds", 3]
     watched = ["--metrics", *WATCHED[1:]]
     words = ["compare", "my_data:Rings", *OWN[4:], *watched, *methods, *few, "--out", "compared"]
     table = place(*words, "--workers", 2, "--engine.start-method", "spawn")  # in processes that have imported nothing

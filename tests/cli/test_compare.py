@@ -17,7 +17,7 @@ from manyheads import UserError, compare
 from manyheads.data import Digits, Iid, federate
 
 SMALL = ["compare", "--data", "digits", "--partition", "classes:3", "--clients", 6, "--rounds", 2, "--seeds", 2]
-QUICK = ["--folds", 2, "--baselines", "majority,linear", "--pooled", "false"]
+QUICK = ["--folds", 2, "--baselines", "majority,linear", "--pooled", "false", "--local-rounds", 5]
 SMALL += ["--methods", "fedavg,fedavg+ft,fedrep", "--rates", "0.05,0.2", "--metric", "accuracy", *QUICK]
 FEDERATED = ["fedavg", "fedavg+ft", "fedrep"]
 

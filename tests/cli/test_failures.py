@@ -134,8 +134,8 @@ def test_a_step_size_beyond_all_numbers_is_one_line(capsys, tmp_path, method, st
 
 
 def test_a_comparison_leaves_out_a_step_size_beyond_all_numbers(tmp_path):
-    rates = [1e300, 0.1]
-    found = compare(ragged(), small_net(), methods=["fedavg"], rounds=1, seeds=1, rates=rates, out=tmp_path / "out")
+    few = {"rounds": 1, "seeds": 1, "rates": [1e300, 0.1], "baselines": ["majority"], "local_rounds": 1}
+    found = compare(ragged(), small_net(), methods=["fedavg"], **few, out=tmp_path / "out")
     assert found["fedavg"].rate == 0.1
 
 

@@ -19,6 +19,7 @@ from manyheads.core import settings
 from manyheads.experiments.compare import Comparison
 
 QUICK = ["--rounds", 2, "--seeds", 1, "--rates", 0.1, "--methods", "fedavg", "--workers", 1]
+QUICK += ["--folds", 2, "--baselines", "majority", "--local-rounds", 2]
 
 
 @pytest.fixture

@@ -64,7 +64,22 @@ def test_evil_names_on_a_terminal(sites, place):
 
 def test_evil_names_elsewhere(sites, place, capsys):
     out = place / f"out {EVIL}"
-    few = ["--methods", "fedavg", "--rounds", 2, "--seeds", 1, "--rates", 0.1, "--workers", 1]
+    few = [
+        "--methods",
+        "fedavg",
+        "--rounds",
+        2,
+        "--seeds",
+        1,
+        "--rates",
+        0.1,
+        "--workers",
+        1,
+        "--local-rounds",
+        2,
+        "--folds",
+        2,
+    ]
     assert call("compare", sites, *few, "--out", out) == 0
     printed = capsys.readouterr()
     assert f"{place}/out {SHOWN}/compare.json" in printed.out

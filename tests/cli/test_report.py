@@ -23,7 +23,8 @@ def runs(tmp_path_factory):
 
 def test_a_comparison_becomes_a_page_and_figures(tmp_path, capsys):
     federation = federate(Digits().pool(0), Classes(3), clients=4, seed=0)
-    compare(federation, methods=["fedavg"], rounds=2, seeds=1, rates=[0.05], out=tmp_path / "compared")
+    few = {"rounds": 2, "seeds": 1, "rates": [0.05], "folds": 2, "baselines": ["majority"], "local_rounds": 2}
+    compare(federation, methods=["fedavg"], **few, out=tmp_path / "compared")
     assert call("report", tmp_path / "compared", "--figures", tmp_path / "figures", "--format", "svg", "--json") == 0
     told = json.loads(capsys.readouterr().out)
     assert told["report"] == str(tmp_path / "compared" / "report.html")

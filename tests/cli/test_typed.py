@@ -65,7 +65,17 @@ def test_they_run_with_their_settings(here, capsys):
 
 def test_data_of_ones_own_is_described_and_compared(here, capsys):
     assert facts_of(capsys, "data", "describe", "--data", "own_things:Blobs")["clients"] == 5
-    words = ["--methods", "fedavg,own_things:Mine,own_things:Mine+ft", "--seeds", 1, "--rates", 0.1, *QUICK[2:]]
+    words = [
+        "--methods",
+        "fedavg,own_things:Mine,own_things:Mine+ft",
+        "--seeds",
+        1,
+        "--rates",
+        0.1,
+        *QUICK[2:],
+        "--local-rounds",
+        2,
+    ]
     words += ["--folds", 2, "--baselines", "majority", "--pooled", "false"]
     facts = facts_of(capsys, "compare", "own_things:Blobs", "--data.samples", 40, *words, "--out", "a")
     assert {"alone", "majority", "local", "fedavg", "mine", "mine+ft"} == facts["methods"].keys()

@@ -16,6 +16,7 @@ from manyheads.experiments.results import ComparisonResult
 
 COMPARE = ["compare", "digits", "--partition", "classes:3", "--clients", 4, "--methods", "fedavg,fedavg+ft,fedrep"]
 SMALL = ["--rounds", 3, "--seeds", 1, "--folds", 1, "--rates", "0.03,0.3", "--baselines", "majority", "--workers", 1]
+SMALL += ["--local-rounds", 3]
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ from planted import NAMES, model, noise, planted
 TWO = Engine(workers=2)
 
 
-FEW = {"folds": 2, "baselines": ["majority", "linear"], "pooled": False}
+FEW = {"folds": 2, "baselines": ["majority", "linear"], "pooled": False, "local_rounds": 10}
 """settings of comparisons that shall be quick"""
 
 
@@ -58,7 +58,7 @@ def test_folds_test_every_sample_and_make_intervals_smaller():
     many, one = (
         compare(
             federation, model(0), methods=["fedrep"], rounds=20, seeds=1, rates=[0.1], batch=20, metric="accuracy",
-            folds=folds, baselines=["majority", "linear"], pooled=False, engine=TWO,
+            folds=folds, baselines=["majority", "linear"], pooled=False, engine=TWO, local_rounds=20,
         )
         for folds in (5, 1)
     )  # fmt: skip
@@ -94,8 +94,8 @@ def test_poisoned_test_labels_change_no_choice():
     poisoned = replace(clean, test=replace(clean.test, y=poison))
     a, b = (
         compare(
-            f, model(0), methods=["fedavg", "fedrep"], rounds=30, seeds=2, rates=[0.03, 0.1], batch=20, engine=TWO,
-            baselines=["majority", "linear"], pooled=False,
+            f, model(0), methods=["fedavg", "fedrep"], rounds=20, seeds=2, rates=[0.03, 0.1], batch=20, engine=TWO,
+            baselines=["majority", "linear"], pooled=False, local_rounds=20,
         )
         for f in (clean, poisoned)
     )  # fmt: skip
@@ -147,7 +147,7 @@ def test_scores_are_those_of_the_final_models(tmp_path):
     federation = digits()
     found = compare(
         federation, methods=["fedrep"], rounds=3, seeds=2, rates=[0.1], out=tmp_path / "a", folds=2,
-        baselines=[], pooled=False, metric="accuracy",
+        baselines=[], pooled=False, metric="accuracy", local_rounds=3,
     )  # fmt: skip
     accuracy = {}
     for name in ("local", "fedrep"):
@@ -319,7 +319,7 @@ def test_all_leaves_out_what_does_not_fit():
 
 COMMAND = [sys.executable, "-m", "manyheads", "compare", "digits", "--partition", "classes:3", "--clients", "8"]
 COMMAND += ["--methods", "fedavg,fedrep", "--rounds", "30", "--seeds", "2", "--rates", "0.05,0.1", "--workers", "2"]
-COMMAND += ["--folds", "2", "--baselines", "majority,linear", "--pooled", "false"]
+COMMAND += ["--folds", "2", "--baselines", "majority,linear", "--pooled", "false", "--local-rounds", "10"]
 
 
 KILLED_AFTER_THREE = """

@@ -20,7 +20,7 @@ def federation():
 
 
 def compared(out, rounds=2, seeds=1, **more):
-    few = {"folds": 2, "baselines": ["majority", "linear"], "pooled": False} | more
+    few = {"folds": 2, "baselines": ["majority", "linear"], "pooled": False, "local_rounds": 10} | more
     return compare(federation(), methods=["fedavg"], rounds=rounds, seeds=seeds, rates=[0.1], out=out, **few)
 
 

@@ -17,7 +17,7 @@ def compared(tmp_path_factory):
     out = tmp_path_factory.mktemp("compared") / "digits"
     federation = federate(Digits().pool(0), Classes(3), clients=8, seed=0)
     methods = ["fedavg", "fedavg+ft", "fedrep"]
-    compare(federation, "mlp", methods=methods, rounds=4, seeds=2, rates=[0.03, 0.1], out=out)
+    compare(federation, "mlp", methods=methods, rounds=4, seeds=2, rates=[0.03, 0.1], folds=2, local_rounds=4, out=out)
     return out
 
 
@@ -35,7 +35,7 @@ def regressed(tmp_path_factory):
     federation = Federation(
         "plants", samples([20, 21, 22, 23, 24]), samples([9, 8, 7, 0, 6]), "regression", 1, client_names=names
     )
-    compare(federation, "mlp", methods=["fedavg", "ditto"], rounds=3, seeds=1, rates=[0.03], out=out)
+    compare(federation, "mlp", methods=["fedavg", "ditto"], rounds=3, seeds=1, rates=[0.03], local_rounds=3, out=out)
     return out
 
 

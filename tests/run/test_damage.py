@@ -300,6 +300,7 @@ def test_two_runs_begun_in_the_same_second_have_folders_of_their_own(tmp_path, m
         "--rates",
         "0.1",
     ]
+    small += ["--folds", "1", "--baselines", "majority", "--local-rounds", "1", "--pooled", "false"]
     first, second = (facts_of(capsys, *small, "--workers", "1")["out"] for _ in range(2))
     assert second == f"{first}-2"
 

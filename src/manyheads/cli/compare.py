@@ -54,7 +54,7 @@ def compare_flags(arguments: Sequence[str]) -> list[Flag]:
     data = given_position(arguments)
     words = [*arguments, "--data", data] if data and not data.endswith(".toml") else arguments
     own = flags_of(Comparison, "Comparison", prefix=("compare",))
-    own = [f._replace(option=f"--{f.path[-1]}") for f in own if f.path[-1] != "options"]
+    own = [f._replace(option=f"--{f.path[-1].replace('_', '-')}") for f in own if f.path[-1] != "options"]
     return own + [f for f in run_flags(words) if f.path[0] not in _OF_ONE_RUN and f.path not in _TUNED]
 
 

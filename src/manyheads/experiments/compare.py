@@ -48,6 +48,7 @@ def compare(
     metric: str = "",
     metrics: Sequence[str] = (),
     baselines: Sequence[str] = ("majority", "linear", "trees"),
+    local_rounds: int = 200,
     pooled: bool = True,
     target: float | None = None,
     monitor: Sequence[str] = (),
@@ -70,7 +71,7 @@ def compare(
     >>> from manyheads.algorithms import FedRep
     >>> from manyheads.data import Classes, Digits, federate
     >>> federation = federate(Digits().pool(seed=0), Classes(3), clients=4, seed=0)
-    >>> few = {"rounds": 2, "seeds": 1, "folds": 2, "rates": [0.05], "baselines": ["majority"], "pooled": False}
+    >>> few = {"rounds": 2, "seeds": 1, "folds": 2, "rates": [0.05], "baselines": ["majority"], "pooled": False, "local_rounds": 2}
     >>> found = compare(federation, methods=["fedavg", FedRep()], **few)
     >>> list(found.methods), found.recommendation.evidence, len(found["fedrep"].gains)
     (['alone', 'majority', 'local', 'fedavg', 'fedrep'], 'too short', 4)
@@ -86,6 +87,7 @@ def compare(
         metric=metric,
         metrics=tuple(metrics),
         baselines=tuple(baselines),
+        local_rounds=local_rounds,
         pooled=pooled,
         target=target,
         options={name: dict(given) for name, given in (options or {}).items()},

@@ -27,8 +27,6 @@ ROUNDS = 100
 """the largest number of rounds of a comparison, unless another is given"""
 USUAL_FOLDS, SMALL = 5, 1000
 """folds of a federation whose sites typically have fewer samples than SMALL"""
-LOCAL_ROUNDS = 200
-"""the network trained alone may make at least so many rounds: it sends nothing, and shall converge"""
 
 
 @settings
@@ -54,6 +52,8 @@ class Comparison:
     """metrics to report in addition to those of the task"""
     baselines: tuple[str, ...] = ("majority", "linear", "trees")
     """what each site tries alone besides the network: majority label or mean, linear model, boosted trees"""
+    local_rounds: Annotated[int, Field(ge=1)] = 200
+    """most rounds of the network trained alone, if more than those of the others: it sends nothing, and shall converge"""
     pooled: bool = True
     """show what one model trained on the data of all sites together would reach"""
     target: float | None = None
@@ -98,7 +98,7 @@ class Plan:
     def most_rounds_of(self, method: str) -> int:
         """The largest number of rounds that a method may be trained."""
         rounds = self.training.rounds
-        return max(rounds, LOCAL_ROUNDS) if method == LOCAL else rounds
+        return max(rounds, self.comparison.local_rounds) if method == LOCAL else rounds
 
     @property
     def most_rounds(self) -> int:
