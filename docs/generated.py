@@ -8,10 +8,12 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import click
 import typer
+from mkdocs.structure.files import File, Files
 
 from manyheads.cli.app import ABOUT, app_for
 from manyheads.core.contract import ALGORITHMS
@@ -24,8 +26,19 @@ from manyheads.monitors import MONITORS
 from manyheads.run.config import Config
 from manyheads.theory import PAPERS
 
+RESULTS = Path(__file__).parent.parent / "results"
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the pictures of reproductions, which are beside their numbers and not below docs/."""
+    for picture in RESULTS.glob("*/*/*/figure.png"):
+        name = picture.relative_to(RESULTS.parent).as_posix()
+        files.append(File.generated(config, name, abs_src_path=str(picture)))
+    return files
+
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
+    markdown = markdown.replace("](../results/", "](results/")
     return re.sub(r"<!-- generated: (\w+) -->", lambda mark: globals()[mark[1]](), markdown)
 
 

@@ -47,6 +47,8 @@ class Scaffold(Algorithm):
     lr: Rate = 0.01
     server_lr: Annotated[float, Field(gt=0)] = 0.1
     """step size of the server; 1 takes the mean of the clients' models"""
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """momentum of the local steps; the method has none, some implementations do"""
     option: Literal["I", "II"] = "II"
     """how a client renews its control variate: I by a full gradient, II by what its steps amounted to"""
 
@@ -57,10 +59,10 @@ class Scaffold(Algorithm):
         return State(control=0.0 * params.all)
 
     def local(self, cohort: Cohort, server: State, client: State) -> Update:
-        plain = SGD(lr=self.lr, momentum=0.0)
+        opt = SGD(lr=self.lr, momentum=self.momentum)
         y = cohort.sgd(
             server.model,
-            opt=plain,
+            opt=opt,
             correction=server.control - client.control,
             batch=self.batch,
             epochs=self.epochs,

@@ -12,6 +12,7 @@ for _name in (
     "collins2021.figure5",
     "collins2021.figure6",
     "collins2021.table1",
+    "collins2021.switches",
     "collins2022.figure1",
     "collins2022.figure2",
     "collins2022.figure4",

@@ -1,0 +1,138 @@
+"""What the authors' code did differently from the paper's text, one switch each, on Table 1's first column."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar, NamedTuple
+
+import altair as alt
+import numpy as np
+from pydantic import Field
+
+from manyheads.core.settings import settings
+from manyheads.reproduce.claims import Claim
+from manyheads.reproduce.collins2021.columns import COLUMNS, ROWS
+from manyheads.reproduce.collins2021.table1 import FIRST, cell_config
+from manyheads.reproduce.experiment import Cell, Experiment, Facts, Measured, Place, Scale, register
+from manyheads.reproduce.training import recipe_of, trained
+from manyheads.run.config import Config
+
+__all__ = ["SWITCHES", "Switch", "Switches"]
+
+
+class Switch(NamedTuple):
+    """A change of one thing, and the row of Table 1 that it is tried on."""
+
+    row: str
+    change: Callable[[Config], Config]
+
+
+def _algorithm(**values: Any) -> Callable[[Config], Config]:
+    return lambda config: replace(config, algorithm=config.algorithm | values)
+
+
+def _without_decay(config: Config) -> Config:
+    return _algorithm(sgd=config.algorithm["sgd"] | {"weight_decay": 0.0})(config)
+
+
+SWITCHES: dict[str, Switch] = {
+    "evaluated: each client's last local model": Switch(
+        "FedRep", lambda config: replace(config, evaluate=replace(config.evaluate, model="local"))
+    ),
+    "fine-tuning of the whole network": Switch(
+        "FedAvg+FT", lambda config: replace(config, finetune=replace(config.finetune, scope="all"))
+    ),
+    "exactly two classes a client": Switch("FedRep", lambda config: replace(config, partition="classes:2")),
+    "exactly two classes a client, FedAvg": Switch("FedAvg+FT", lambda config: replace(config, partition="classes:2")),
+    "five local epochs of the baselines": Switch("FedAvg", _algorithm(epochs=5)),
+    "one local step a round": Switch("FedAvg", _algorithm(steps=1)),
+    "images cropped and mirrored": Switch("FedAvg+FT", lambda config: replace(config, augment=True)),
+    "no weight decay": Switch("FedRep", _without_decay),
+    "SCAFFOLD's server step 1": Switch("SCAFFOLD", _algorithm(server_lr=1.0)),
+    "SCAFFOLD's local momentum 0.5": Switch("SCAFFOLD", _algorithm(momentum=0.5)),
+    "both for SCAFFOLD": Switch("SCAFFOLD", _algorithm(server_lr=1.0, momentum=0.5)),
+    "Per-FedAvg with the Hessian": Switch("PerFedAvg", _algorithm(variant="exact")),
+    "Per-FedAvg tested after 50 steps": Switch("PerFedAvg", _algorithm(test_steps=50)),
+}
+"""by what is changed"""
+
+
+@register
+@settings
+class Switches(Experiment):
+    """Accuracy with and without each switch."""
+
+    name: ClassVar[str] = "collins2021.switches"
+    title: ClassVar[str] = "Table 1, first column: what each difference between the text and the authors' code is worth"
+    about: ClassVar[
+        str
+    ] = """Each row changes one thing in the run of a method in Table 1's first column (CIFAR-10, 100 clients of two
+        shards); beside it the run without the change. The noise of the linear experiments, a variance by the text and a standard
+        deviation in the authors' notebook, is a switch of collins2021.figure1, and one-step "FedAvg" is drawn there too."""
+    scales: ClassVar[Mapping[Scale, Mapping[str, Any]]] = {"quick": {"share": 0.05}, "paper": {}}
+    minutes: ClassVar[Mapping[Scale, float]] = {"quick": 6, "paper": 110}
+    unit: ClassVar[str] = "%"
+
+    share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """fraction of the paper's rounds"""
+
+    def parts(self) -> list[str]:
+        rows = dict.fromkeys(switch.row.removesuffix("+FT") for switch in SWITCHES.values())
+        return [*(f"as in Table 1: {row}" for row in rows), *SWITCHES]
+
+    def needs(self) -> Iterable[Mapping[str, Any]]:
+        return [COLUMNS[FIRST].data]
+
+    def _config(self, part: str, seed: int) -> Config:
+        row = SWITCHES[part].row if part in SWITCHES else part.partition(": ")[2]
+        config = cell_config(COLUMNS[FIRST], ROWS[row].algorithm, seed, self.share)
+        return SWITCHES[part].change(config) if part in SWITCHES else config
+
+    def recipe(self, part: str, seed: int) -> Facts:
+        return recipe_of(self._config(part, seed))
+
+    def measure(self, part: str, seed: int, place: Place) -> Facts:
+        run, _ = trained(self._config(part, seed), place)
+        return {"accuracy": run.accuracy, "finetuned": run.final[0]["accuracy"]}
+
+    def _pairs(self, found: Measured) -> list[tuple[str, Switch, list[float], list[float]]]:
+        """Of each switch that was run: with it, and without."""
+        pairs = []
+        for name, switch in SWITCHES.items():
+            kind = "finetuned" if switch.row.endswith("+FT") else "accuracy"
+            both = (found.get(part, {}) for part in (name, f"as in Table 1: {switch.row.removesuffix('+FT')}"))
+            on, off = ([100 * facts[kind] for facts in runs.values()] for runs in both)
+            if on and off:
+                pairs.append((name, switch, on, off))
+        return pairs
+
+    def table(self, found: Measured) -> list[Cell]:
+        published = dict(zip(ROWS, COLUMNS[FIRST].published, strict=True))
+        cells = []
+        for name, switch, on, off in self._pairs(found):
+            row = f"{switch.row}: {name}"
+            cells += [
+                Cell(row, "with it", on, published[switch.row]),
+                Cell(row, "without", off, published[switch.row]),
+            ]
+        return cells
+
+    def claims(self, found: Measured) -> list[Claim]:
+        return []
+
+    def figure(self, found: Measured) -> Any:
+        rows = [
+            {"switch": f"{switch.row}: {name}", "points": float(np.mean(on) - np.mean(off))}
+            for name, switch, on, off in self._pairs(found)
+        ]
+        return (
+            alt.Chart(alt.Data(values=rows))  # type: ignore[no-untyped-call]
+            .mark_bar()
+            .encode(
+                x=alt.X("points:Q", title="points of accuracy gained by the switch"),
+                y=alt.Y("switch:N", title=None, sort=None, axis=alt.Axis(labelLimit=380)),
+                color=alt.condition(alt.datum.points > 0, alt.value("#4c78a8"), alt.value("#e45756")),
+            )
+            .properties(width=320, height=22 * max(len(rows), 1))
+        )

@@ -1,0 +1,116 @@
+"""The page of all reproductions, made from their results: claims, pictures, our numbers beside the paper's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from manyheads.reproduce.claims import Claim, mean_and_interval
+from manyheads.reproduce.experiment import EXPERIMENTS, Cell, Experiment, Scale
+from manyheads.reproduce.records import Result, folder_of
+
+__all__ = ["page", "summary"]
+
+SCALES: tuple[Scale, ...] = ("quick", "reduced", "paper")
+MARKS = {True: "✓", False: "✗", None: "?"}
+HEAD = """# The papers' figures and tables, reproduced
+
+Each is an experiment with a name: `manyheads reproduce --list` shows them, `manyheads reproduce NAME --scale quick` runs one. A claim of
+a paper is judged by checks on what was measured. It is *reproduced* if all of them hold, *partly* if some do, *not reproduced*
+if none does, *undecided* where the seeds do not tell. An order of lines is judged seed by seed: it holds if the 95 % interval of
+the mean difference (Student's t over seeds) lies on the right side of zero.
+
+Scales: `paper` has the paper's own settings; `reduced` about a tenth of its steps, where those are out of reach here; `quick` is a
+look in minutes, and its verdicts are about few rounds. Every picture says which it is, and how its settings differ from the
+paper's. Numbers, seeds, versions and pictures are in `results/PAPER/FIGURE/SCALE`.
+
+"""
+
+
+def summary(out: Path) -> str:
+    """A table of the verdicts at each scale."""
+    lines = ["| experiment | what | quick | reduced | paper |", "| --- | --- | --- | --- | --- |"]
+    for name in EXPERIMENTS:
+        kind = EXPERIMENTS.find(name)
+        lines.append(f"| `{name}` | {kind.title} | {' | '.join(_status(kind, out, scale) for scale in SCALES)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _status(kind: type[Experiment], out: Path, scale: Scale) -> str:
+    if scale not in kind.scales:
+        return ""
+    result = Result.read(folder_of(out, kind.name, scale))
+    if result is None:
+        return "not run"
+    parts = f", {len(result.missing)} parts not run" if result.missing else ""
+    return f"{result.verdict} ({_seeds(result)}{parts})"
+
+
+def _seeds(result: Result) -> str:
+    return f"{len(result.seeds)} seed{'s' if len(result.seeds) > 1 else ''}"
+
+
+def page(out: Path, pictures: str) -> str:
+    """The page; ``pictures`` is the path of ``out`` as seen from the page."""
+    parts = [HEAD, summary(out)]
+    for name in EXPERIMENTS:
+        results = [Result.read(folder_of(out, name, scale)) for scale in reversed(SCALES)]
+        shown = [result for result in results if result]
+        if shown:
+            parts += ["\n", *_section(shown[0], pictures)]
+            parts += [line for other in shown[1:] for line in _briefly(other)]
+    return "".join(parts)
+
+
+def _section(result: Result, pictures: str) -> Iterator[str]:
+    """The most faithful result of an experiment."""
+    yield f"## {result.experiment}\n\n**{result.title}.** {result.about}\n\n"
+    kind = EXPERIMENTS.find(result.experiment)
+    smaller = f" Not the paper's scale: {result.smaller}." if result.smaller else ""
+    missing = f" Not run: {', '.join(result.missing)}." if result.missing else ""
+    minutes = f"{result.minutes:.0f}" if result.minutes >= 1 else f"{result.minutes:.1f}"
+    yield f"Scale `{result.scale}`, {_seeds(result)}, {minutes} minutes of one core.{smaller}{missing}\n\n"
+    place = folder_of(Path(pictures), kind.name, result.scale)
+    yield f"![{result.title}]({place.as_posix()}/figure.png)\n\n"
+    for claim in result.claims:
+        yield from _claim(claim)
+    if result.table:
+        yield from _table(result)
+
+
+def _claim(claim: Claim) -> Iterator[str]:
+    who = "Found here" if claim.found_here else "Claim"
+    yield f"- {who}: {claim.text}: **{claim.verdict}**\n"
+    for check in claim.checks:
+        yield f"    - {MARKS[check.holds]} {check.what}: {check.evidence}\n"
+    if claim.reason and claim.verdict != "reproduced":
+        yield f"    - Why: {claim.reason}\n"
+    yield "\n"
+
+
+def _briefly(result: Result) -> Iterator[str]:
+    verdicts = "; ".join(f"{claim.text}: {claim.verdict}" for claim in result.claims)
+    yield f"At scale `{result.scale}` ({_seeds(result)}; {result.smaller}): {verdicts}.\n\n"
+
+
+def _table(result: Result) -> Iterator[str]:
+    columns = list(dict.fromkeys(cell.column for cell in result.table))
+    rows = list(dict.fromkeys(cell.row for cell in result.table))
+    cells = {(cell.row, cell.column): cell for cell in result.table}
+    yield f"| {result.unit} | {' | '.join(columns)} |\n| --- |{' ---: |' * len(columns)}\n"
+    for row in rows:
+        found = (cells.get((row, column)) for column in columns)
+        yield f"| {row} | {' | '.join(_cell(cell) if cell else '' for cell in found)} |\n"
+    yield "\nOurs, then the paper's in brackets; ± is half the 95 % interval over seeds.\n\n"
+    for cell in result.table:
+        if cell.explained:
+            yield f"- {cell.column}, {cell.row}: {cell.explained}\n"
+    yield "\n"
+
+
+def _cell(cell: Cell) -> str:
+    mean, half = mean_and_interval(cell.ours)
+    spread = f" ± {half:.1f}" if np.isfinite(half) else ""
+    return f"{mean:.1f}{spread}" + (f" ({cell.paper:.1f})" if cell.paper is not None else "")
