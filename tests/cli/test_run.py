@@ -117,7 +117,7 @@ def test_resume_needs_no_other_flag_and_can_add_rounds(tmp_path, capsys):
     (["--finetune", "head:3", "--evaluate.who", "new"], ["no new clients", "--new-clients 0.2"]),
     (["--new-clients", "0.4", "--evaluate.who", "new", "--evaluate.model", "local"], ["no local model"]),
     (["--new-clients", "9"], ["no such number of new clients"]),
-    (["--new-data", "digits"], ["only class-split takes new clients from other data", "digits"]),
+    (["--new-data", "digits"], ["new_clients: how many new clients of digits?", "1 or more"]),
     (["--class-weights", "rare"], ["class_weights", "'rare'", "'none', 'balanced' or 'client'"]),
     (["--metric", "rmse"], ["rmse is not for classification", "regression"]),
     (["--no-such-flag"], ["No such option", "--no-such-flag"]),

@@ -211,7 +211,7 @@ def test_a_regression_gains_where_the_error_falls():
 
 
 def test_training_that_is_too_short_is_said_first_and_nothing_is_recommended():
-    found = compare(digits(), methods=["fedrep"], rounds=2, seeds=1, rates=[0.1], **FEW)
+    found = compare(digits(), methods=["fedrep"], rounds=2, seeds=1, rates=[0.1], **FEW | {"local_rounds": 200})
     assert found["fedrep"].rising
     assert found.recommendation.evidence == "too short"
     assert found.recommendation.method is None

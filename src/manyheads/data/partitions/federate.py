@@ -37,7 +37,7 @@ def federate(
     federation = _by_key(pool, spec, seed) if isinstance(spec, Key) else _by_counts(pool, spec, clients, seed)
     if new_pool is None:
         return federation
-    if new_clients < 1:
+    if new_clients < 1:  # 0, or a fraction of the clients, which is for new clients of the same data
         raise UserError(
             f"how many new clients of {new_pool.name}?", where="new_clients", given=new_clients, allowed="1 or more"
         )
