@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from manyheads.experiments.methods import LOCAL
 from manyheads.experiments.outcomes import OutOfFold
 from manyheads.experiments.quality import ClassQuality, CrossSites, SurvivalCurve
 from manyheads.experiments.results import ALONE, POOLED, Recommendation
+from manyheads.experiments.table import number
 from manyheads.experiments.verdicts import LEVEL, Evidence, checked, gain_of, recommend, verdict
 from manyheads.metrics.discoveries import discoveries
 from manyheads.metrics.paired import Differences, Estimate, Kind, estimate, overall
@@ -58,6 +59,7 @@ def judged(found: Found) -> Answer:
         chosen=tuple(found.chosen),
         gain=overall(list(sites.against_alone(picked).values()), sites.kind) if picked else None,
         methods={name: methods[name] for name in found.federated},
+        alone=_best_alone(found, methods),
         rising=tuple(name for name, each in found.tuned.items() if each.rising and name != POOLED),
         samples=sum(len(own.fold) for own in sites.alone if own is not None),
         folds=len(found.folds),
@@ -76,6 +78,15 @@ def judged(found: Found) -> Answer:
         quality=qualities(found.federation, {n: predictions[n][0] for n in (ALONE, best) if n}),
         survival=survival_curves(found.federation, predictions[best][0] if best else None),
     )
+
+
+def _best_alone(found: Found, methods: Mapping[str, MethodResult]) -> str:
+    """Which model most sites choose alone, and its mean score, in words that follow a noun."""
+    name, count = Counter(found.alone_model(site) for site in range(len(found.federation))).most_common(1)[0]
+    title = "a network of its own" if name == LOCAL else found.title(name)
+    metric = type(found.study.score)
+    score = f"{metric.title} {number(metric, methods[name].score)}"
+    return f" ({title} at {count} of {len(found.federation)} sites, {score} on average)"
 
 
 class _Sites:

@@ -32,6 +32,8 @@ class Evidence:
     """the mean gain of these over the best alone, on the test samples of each fold"""
     methods: Mapping[str, MethodResult]
     """the federated methods"""
+    alone: str
+    """what is best alone at most sites, and how good it is there on average, in words"""
     rising: tuple[str, ...]
     """methods whose validation score still rose at the end"""
     samples: int
@@ -82,7 +84,7 @@ def recommend(evidence: Evidence) -> Recommendation:
         text = (
             f"Training was too short to answer: the validation score of {', '.join(evidence.rising)} still rose in the "
             f"last rounds. Compare again with more: --rounds. So far {best}, which validation samples favour, differs "
-            f"from the best that the sites can do alone by {about}."
+            f"from the best that the sites can do alone{evidence.alone} by {about}."
         )
         return Recommendation(None, best, "too short", (), text, gain, evidence.chosen, evidence.rising)
     if found == "gains":
@@ -91,11 +93,11 @@ def recommend(evidence: Evidence) -> Recommendation:
         text += _agreement(evidence, best) + _alternatives(evidence, best, others)
         return Recommendation(best, best, "enough", others, text, gain, evidence.chosen)
     if found == "loses":
-        text = f"Do not federate: the sites are better off alone. The best method, {best}, differs by {about}."
+        text = f"Do not federate: the sites are better off alone{evidence.alone}. The best method, {best}, differs by {about}."
         return Recommendation(None, best, "enough", (), text, gain, evidence.chosen)
     text = (
         f"Not enough evidence that federating helps or hurts: {best}, which validation samples favour, differs from the "
-        f"best that the sites can do alone by {about}. Until more samples or seeds decide it, training alone sends nothing."
+        f"best that the sites can do alone{evidence.alone} by {about}. Until more samples or seeds decide it, training alone sends nothing."
     )
     return Recommendation(None, best, "not enough", (), text, gain, evidence.chosen)
 
