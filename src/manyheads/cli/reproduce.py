@@ -121,7 +121,7 @@ def _show(result: Result, folder: Path) -> None:
     seeds = len(result.seeds)
     console.print(bold(f"{result.experiment}: {result.verdict}") + f"  ({result.scale}, {seeds} seeds; {result.title})")
     for claim in result.claims:
-        console.print(f"  {claim.verdict}: {claim.text}")
+        console.print(f"  {claim.verdict}: {'found here: ' if claim.found_here else ''}{claim.text}")
         for found in claim.checks:
             console.print(f"    {MARKS[found.holds]} {found.what}: {found.evidence}")
         if claim.reason and claim.verdict != "reproduced":
@@ -130,11 +130,20 @@ def _show(result: Result, folder: Path) -> None:
         table = Table("", "", f"ours {result.unit}", f"paper {result.unit}", box=None, pad_edge=False)
         for cell in result.table:
             paper = "" if cell.paper is None else f"{cell.paper:.2f}"
-            table.add_row(cell.column, cell.row, f"{np.mean(cell.ours):.2f}", paper)
+            table.add_row(cell.column, cell.row, _number(float(np.mean(cell.ours))), paper)
         console.print(table)
     if result.missing:
         console.print(f"  not run: {len(result.missing)} parts, from {result.missing[0]} on")
     console.print(f"  in {folder}")
+
+
+def _number(value: float) -> str:
+    """With two decimals, or two digits if it is small.
+
+    >>> _number(87.654), _number(0.000123)
+    ('87.65', '1.2e-04')
+    """
+    return f"{value:.2f}" if value == 0 or abs(value) >= 0.1 else f"{value:.1e}"
 
 
 def _list(out: Path, as_json: bool) -> None:

@@ -72,7 +72,7 @@ class Result:
             experiment.smaller(),
             as_dict(experiment),
             experiment.unit,
-            overall([claim.verdict for claim in claims]),
+            overall([claim.verdict for claim in claims if not claim.found_here]),
             claims,
             tuple(experiment.table(found)) if found else (),
             tuple(part for part in experiment.parts() if part not in found),
@@ -118,7 +118,10 @@ class Result:
             if table.pop("schema") != SCHEMA:
                 raise UserError(f"{path} was written by another manyheads", fix="remove it, and reproduce it again")
             claims = [
-                Claim(c["text"], tuple(Check(**check) for check in c["checks"]), c["reason"]) for c in table["claims"]
+                Claim(
+                    c["text"], tuple(Check(**check) for check in c["checks"]), c["reason"], c.get("found_here", False)
+                )
+                for c in table["claims"]
             ]
             cells, records = (
                 [kind(**facts) for facts in table[name]] for name, kind in (("table", Cell), ("records", Record))
