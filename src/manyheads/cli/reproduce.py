@@ -21,7 +21,7 @@ from manyheads.core.plain import to_json
 from manyheads.reproduce import EXPERIMENTS, Result, Scale
 from manyheads.reproduce import reproduce as reproduce_one
 from manyheads.reproduce.conduct import Follow
-from manyheads.reproduce.records import folder_of
+from manyheads.reproduce.records import folder_of, shown
 
 __all__ = ["reproduce"]
 
@@ -130,20 +130,11 @@ def _show(result: Result, folder: Path) -> None:
         table = Table("", "", f"ours {result.unit}", f"paper {result.unit}", box=None, pad_edge=False)
         for cell in result.table:
             paper = "" if cell.paper is None else f"{cell.paper:.2f}"
-            table.add_row(cell.column, cell.row, _number(float(np.mean(cell.ours))), paper)
+            table.add_row(cell.column, cell.row, shown(float(np.mean(cell.ours))), paper)
         console.print(table)
     if result.missing:
         console.print(f"  not run: {len(result.missing)} parts, from {result.missing[0]} on")
     console.print(f"  in {folder}")
-
-
-def _number(value: float) -> str:
-    """With two decimals, or two digits if it is small.
-
-    >>> _number(87.654), _number(0.000123)
-    ('87.65', '1.2e-04')
-    """
-    return f"{value:.2f}" if value == 0 or abs(value) >= 0.1 else f"{value:.1e}"
 
 
 def _list(out: Path, as_json: bool) -> None:

@@ -10,6 +10,10 @@ __all__ = ["EXPERIMENTS", "Experiment", "Result", "Scale", "reproduce"]
 
 for _name in (
     "collins2021.table1",
+    "collins2021.figure1",
+    "collins2021.figure3",
+    "collins2021.figure4",
     "collins2022.figure1",
+    "collins2022.figure3",
 ):
     import_module(f"manyheads.reproduce.{_name}")

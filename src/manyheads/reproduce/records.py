@@ -17,7 +17,7 @@ from manyheads.core.settings import as_dict
 from manyheads.reproduce.claims import Check, Claim, Verdict, overall
 from manyheads.reproduce.experiment import EXPERIMENTS, Cell, Experiment, Facts, Measured, Scale
 
-__all__ = ["Record", "Result", "folder_of", "key_of", "rounded"]
+__all__ = ["Record", "Result", "folder_of", "key_of", "rounded", "shown"]
 
 SCHEMA = 1
 FILE = "result.json"
@@ -164,3 +164,12 @@ def rounded(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(k): rounded(v) for k, v in value.items()}
     return [rounded(v) for v in value] if isinstance(value, list | tuple) else value
+
+
+def shown(value: float) -> str:
+    """A number of a table: with two decimals, or two digits if it is small.
+
+    >>> shown(87.654), shown(0.000123)
+    ('87.65', '1.2e-04')
+    """
+    return f"{value:.2f}" if value == 0 or abs(value) >= 0.1 else f"{value:.1e}"

@@ -48,7 +48,7 @@ class Figure3(PopulationRuns):
         "quick": {"seeds": 5, "samples": (10, 50, 200)},
         "paper": {},
     }
-    minutes: ClassVar[Mapping[Scale, float]] = {"quick": 0.2, "paper": 0.6}
+    minutes: ClassVar[Mapping[Scale, float]] = {"quick": 0.1, "paper": 0.4}
 
     rounds: int = 2000
     samples: tuple[int, ...] = (10, 20, 50, 100, 200, 500, 1000)
