@@ -21,7 +21,7 @@ from manyheads.core.plain import to_json
 from manyheads.reproduce import EXPERIMENTS, Result, Scale
 from manyheads.reproduce import reproduce as reproduce_one
 from manyheads.reproduce.conduct import Follow
-from manyheads.reproduce.records import folder_of
+from manyheads.reproduce.records import folder_of, shown
 
 __all__ = ["reproduce"]
 
@@ -121,7 +121,7 @@ def _show(result: Result, folder: Path) -> None:
     seeds = len(result.seeds)
     console.print(bold(f"{result.experiment}: {result.verdict}") + f"  ({result.scale}, {seeds} seeds; {result.title})")
     for claim in result.claims:
-        console.print(f"  {claim.verdict}: {claim.text}")
+        console.print(f"  {claim.verdict}: {'found here: ' if claim.found_here else ''}{claim.text}")
         for found in claim.checks:
             console.print(f"    {MARKS[found.holds]} {found.what}: {found.evidence}")
         if claim.reason and claim.verdict != "reproduced":
@@ -130,7 +130,7 @@ def _show(result: Result, folder: Path) -> None:
         table = Table("", "", f"ours {result.unit}", f"paper {result.unit}", box=None, pad_edge=False)
         for cell in result.table:
             paper = "" if cell.paper is None else f"{cell.paper:.2f}"
-            table.add_row(cell.column, cell.row, f"{np.mean(cell.ours):.2f}", paper)
+            table.add_row(cell.column, cell.row, shown(float(np.mean(cell.ours))), paper)
         console.print(table)
     if result.missing:
         console.print(f"  not run: {len(result.missing)} parts, from {result.missing[0]} on")

@@ -9,12 +9,16 @@ from manyheads.reproduce.records import Result
 __all__ = ["EXPERIMENTS", "Experiment", "Result", "Scale", "reproduce"]
 
 for _name in (
+    "collins2021.figure1",
+    "collins2021.figure3",
+    "collins2021.figure4",
     "collins2021.figure5",
     "collins2021.figure6",
     "collins2021.table1",
     "collins2021.switches",
     "collins2022.figure1",
     "collins2022.figure2",
+    "collins2022.figure3",
     "collins2022.figure4",
     "collins2022.figure5",
 ):

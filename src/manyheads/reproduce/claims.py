@@ -44,6 +44,8 @@ class Claim:
     text: str
     checks: tuple[Check, ...]
     reason: str = ""
+    found_here: bool = False
+    """not the paper's: it does not count for the verdict on the experiment"""
 
     @property
     def verdict(self) -> Verdict:
@@ -103,6 +105,8 @@ def above(what: str, upper: Values, lower: Values, *, unit: str = "", by: float 
     """
     if len(upper) != len(lower):
         return Check(what, None, f"{len(upper)} seeds of one and {len(lower)} of the other are measured")
+    if not len(upper):
+        return Check(what, None, "not measured")
     difference = np.subtract(upper, lower)
     mean, half = mean_and_interval(difference)
     seeds = len(difference)

@@ -90,15 +90,22 @@ def _records(experiment: Experiment, work: Path, tasks: list[_Task], again: bool
     place, finished = work / experiment.name, 0
 
     def look() -> None:
-        doing = [(place / f"{t.file}.doing") for t in tasks]
-        words = [path.read_text(encoding="utf-8") for path in doing if path.exists()]
-        follow(finished, len(tasks), "; ".join(words))
+        words = [_doing(place / f"{t.file}.doing") for t in tasks]
+        follow(finished, len(tasks), "; ".join(filter(None, words)))
 
     start = Engine().resolved_start_method()
     with working(min(workers, len(tasks)), start, experiment, _itself, (experiment,)) as executor, watching(look):
         for record in executor.map(_measure, (work, again), tasks):
             finished += 1
             yield record
+
+
+def _doing(file: Path) -> str:
+    """What a task says that it is doing; empty before and after it, and it may end at any time."""
+    try:
+        return file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
 
 
 def _itself(experiment: Experiment) -> Experiment:

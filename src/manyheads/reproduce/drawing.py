@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from textwrap import wrap
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Literal
 
 import altair as alt
 
@@ -12,6 +13,7 @@ __all__ = ["banded", "matrix", "row", "titled"]
 
 CHARACTERS = 110
 """in a line below a title"""
+PALETTE = ("#4c78a8", "#f58518", "#e45756", "#72b7b2", "#54a24b", "#b279a2", "#ff9da6", "#9d755d", "#eeca3b", "#bab0ac")
 SMALLEST = 1e-16
 """a logarithmic axis shows nothing below"""
 
@@ -31,32 +33,43 @@ def banded(
     log_x: bool = False,
     points: bool = False,
     dashed: Collection[str] = (),
+    like: Mapping[str, str] = MappingProxyType({}),
     domain: tuple[float, float] | None = None,
+    spread: Literal["range", "deviation"] = "range",
     width: int = 300,
     height: int = 210,
 ) -> alt.LayerChart | alt.FacetChart:
-    """The mean over seeds of each line of ``rows``, with a band from the least to the greatest; ``log`` is about y."""
+    """The mean over seeds of each line of ``rows``; ``log`` is about y.
+
+    Lines named by ``like`` are dashed, in the colour of another. ``spread`` shows the seeds: a band from the least to the
+    greatest, or bars of a standard deviation to both sides.
+    """
     shown = [r for r in rows if r["y"] is not None and (not log or r["y"] > SMALLEST)]
     order = list(dict.fromkeys(r["line"] for r in rows))
     if log:
         scale, axis = alt.Scale(type="log"), alt.Axis(format=".0e", tickCount=6)
     else:
         scale, axis = alt.Scale(zero=False, domain=list(domain) if domain else alt.Undefined), alt.Axis()
-    across = alt.Scale(type="log") if log_x else alt.Scale(zero=False, nice=False)
+    across = alt.Scale(type="log", nice=False) if log_x else alt.Scale(zero=False, nice=False)
     legend = alt.Legend(
         orient="bottom", columns=2, labelLimit=260, symbolType="stroke", symbolOpacity=1, symbolStrokeWidth=2
     )
-    dashes = alt.Scale(domain=order, range=[[6, 4] if line in dashed else [1, 0] for line in order])
+    dashes = alt.Scale(domain=order, range=[[6, 4] if line in {*dashed, *like} else [1, 0] for line in order])
+    own = list(dict.fromkeys(like.get(line, line) for line in order))
+    colours = [PALETTE[own.index(like.get(line, line)) % len(PALETTE)] for line in order]
     base = alt.Chart(alt.Data(values=shown)).encode(  # type: ignore[no-untyped-call]
         x=alt.X("x:Q", title=x, scale=across),
-        color=alt.Color("line:N", title=None, scale=alt.Scale(domain=order), legend=legend),
+        color=alt.Color("line:N", title=None, scale=alt.Scale(domain=order, range=colours), legend=legend),
     )
-    band = base.mark_area(opacity=0.15).encode(y=alt.Y("min(y):Q", title=y, scale=scale, axis=axis), y2="max(y):Q")
+    if spread == "range":
+        seeds = base.mark_area(opacity=0.15).encode(y=alt.Y("min(y):Q", title=y, scale=scale, axis=axis), y2="max(y):Q")
+    else:
+        seeds = base.mark_errorbar(extent="stdev", ticks=True).encode(y=alt.Y("y:Q", title=y, scale=scale, axis=axis))
     line = base.mark_line(point=points).encode(
         y=alt.Y("mean(y):Q", title=y, scale=scale, axis=axis),
         strokeDash=alt.StrokeDash("line:N", title=None, scale=dashes, legend=legend),
     )
-    return alt.layer(band, line).properties(width=width, height=height, title=title)
+    return alt.layer(seeds, line).properties(width=width, height=height, title=title)
 
 
 def matrix(

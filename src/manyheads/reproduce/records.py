@@ -17,7 +17,7 @@ from manyheads.core.settings import as_dict
 from manyheads.reproduce.claims import Check, Claim, Verdict, overall
 from manyheads.reproduce.experiment import EXPERIMENTS, Cell, Experiment, Facts, Measured, Scale
 
-__all__ = ["Record", "Result", "folder_of", "key_of", "rounded"]
+__all__ = ["Record", "Result", "folder_of", "key_of", "rounded", "shown"]
 
 SCHEMA = 1
 FILE = "result.json"
@@ -72,7 +72,7 @@ class Result:
             experiment.smaller(),
             as_dict(experiment),
             experiment.unit,
-            overall([claim.verdict for claim in claims]),
+            overall([claim.verdict for claim in claims if not claim.found_here]),
             claims,
             tuple(experiment.table(found)) if found else (),
             tuple(part for part in experiment.parts() if part not in found),
@@ -118,7 +118,10 @@ class Result:
             if table.pop("schema") != SCHEMA:
                 raise UserError(f"{path} was written by another manyheads", fix="remove it, and reproduce it again")
             claims = [
-                Claim(c["text"], tuple(Check(**check) for check in c["checks"]), c["reason"]) for c in table["claims"]
+                Claim(
+                    c["text"], tuple(Check(**check) for check in c["checks"]), c["reason"], c.get("found_here", False)
+                )
+                for c in table["claims"]
             ]
             cells, records = (
                 [kind(**facts) for facts in table[name]] for name, kind in (("table", Cell), ("records", Record))
@@ -161,3 +164,12 @@ def rounded(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(k): rounded(v) for k, v in value.items()}
     return [rounded(v) for v in value] if isinstance(value, list | tuple) else value
+
+
+def shown(value: float) -> str:
+    """A number of a table: with two decimals, or two digits if it is small.
+
+    >>> shown(87.654), shown(0.000123)
+    ('87.65', '1.2e-04')
+    """
+    return f"{value:.2f}" if value == 0 or abs(value) >= 0.1 else f"{value:.1e}"

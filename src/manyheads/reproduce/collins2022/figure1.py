@@ -9,10 +9,9 @@ import numpy as np
 
 from manyheads.core.settings import settings
 from manyheads.reproduce.claims import Claim, above, holds
-from manyheads.reproduce.collins2022.linear import iterates, line_of
+from manyheads.reproduce.collins2022.linear import PopulationRuns, iterates, line_of, tau_of
 from manyheads.reproduce.drawing import banded, row
-from manyheads.reproduce.experiment import Experiment, Facts, Measured, Place, Scale, register
-from manyheads.theory import Collins2022
+from manyheads.reproduce.experiment import Facts, Measured, Place, Scale, register
 from manyheads.theory.facts import fitted_contraction
 
 __all__ = ["Figure1"]
@@ -23,7 +22,7 @@ LOW, HIGH = 1e-10, 0.5
 
 @register
 @settings
-class Figure1(Experiment):
+class Figure1(PopulationRuns):
     """Distance from the true representation over rounds."""
 
     name: ClassVar[str] = "collins2022.figure1"
@@ -36,33 +35,13 @@ class Figure1(Experiment):
     scales: ClassVar[Mapping[Scale, Mapping[str, Any]]] = {"quick": {"seeds": 3, "rounds": 200}, "paper": {}}
     minutes: ClassVar[Mapping[Scale, float]] = {"quick": 0.1, "paper": 0.2}
 
-    seeds: int = 10
-    dim: int = 100
-    rank: int = 5
-    clients: int = 40
-    alpha: float = 0.4
-    rounds: int = 400
-    taus: tuple[int, ...] = (2, 1)
-
-    def parts(self) -> list[str]:
-        return [f"tau {tau}" for tau in self.taus]
-
     def measure(self, part: str, seed: int, place: Place) -> Facts:
-        setting = Collins2022(
-            dim=self.dim,
-            rank=self.rank,
-            clients=self.clients,
-            alpha=self.alpha,
-            rounds=self.rounds,
-            tau=int(part.split()[1]),
-            seed=seed,
-        )
-        return {"distance": [each.distance for each in iterates(setting)]}
+        return {"distance": [each.distance for each in iterates(self.setting(part, seed))]}
 
     def claims(self, found: Measured) -> list[Claim]:
         falls, stays = [], []
         for part, runs in found.items():
-            tau = int(part.split()[1])
+            tau = tau_of(part)
             first, last = ([facts["distance"][at] for facts in runs.values()] for at in (0, -1))
             if tau == 1:
                 kept = np.divide(last, first)
@@ -86,7 +65,7 @@ class Figure1(Experiment):
 
     def figure(self, found: Measured) -> Any:
         rows = [
-            row(line_of(int(part.split()[1])), seed, t, value)
+            row(line_of(tau_of(part)), seed, t, value)
             for part, runs in found.items()
             for seed, facts in runs.items()
             for t, value in enumerate(facts["distance"])
