@@ -160,13 +160,15 @@ def _list(out: Path, as_json: bool) -> None:
     if as_json:
         typer.echo(to_json({"experiments": rows}))
         return
-    table = Table("experiment", "scale", "cost", "status", "verdict", "", box=None, pad_edge=False)
-    for row in rows:
-        status = row["status"] + (f", {row['seeds']} seeds" if row["seeds"] else "")
-        table.add_row(
-            row["experiment"], row["scale"], _cost(row["minutes"]), status, row["verdict"] or "", row["title"]
-        )
-    Plain(wrap=True).print(table)
+    console = Plain(wrap=True)
+    for name in dict.fromkeys(row["experiment"] for row in rows):
+        own = [row for row in rows if row["experiment"] == name]
+        console.print(bold(name) + f"  {own[0]['title']}")
+        table = Table(*[""] * 5, box=None, show_header=False, pad_edge=False)
+        for row in own:
+            seeds = f", {row['seeds']} seed{'s' if row['seeds'] > 1 else ''}" if row["seeds"] else ""
+            table.add_row("  ", row["scale"], _cost(row["minutes"]), row["status"] + seeds, row["verdict"] or "")
+        console.print(table)
 
 
 def _cost(minutes: float) -> str:
