@@ -12,7 +12,9 @@ from manyheads.core.randomness import Purpose, generator
 from manyheads.reproduce.collins2022.figure1 import Figure1
 from manyheads.reproduce.collins2022.figure3 import Figure3
 from manyheads.reproduce.collins2022.linear import errors_of_new_client, iterates
+from manyheads.reproduce.drawing import banded, row
 from manyheads.reproduce.experiment import Place
+from manyheads.reproduce.records import Record, Result
 from manyheads.theory import Collins2022
 
 SMALL = {"dim": 8, "rank": 2, "clients": 6, "rounds": 40, "seeds": 2}
@@ -80,6 +82,30 @@ def test_claims_hold_on_what_fits_and_fail_on_what_contradicts():
     assert verdicts[:3] == ["not reproduced"] * 3
     assert [claim.found_here for claim in Figure3().claims({})] == [False, False, False, True]
     assert all(claim.verdict == "undecided" for claim in Figure3().claims({}))
+
+
+def test_what_is_found_here_does_not_count_for_the_verdict(tmp_path: Path):
+    found = made_up(0.99, 1.0, 0.1, 1.0)
+    for facts in found["tau 2"].values():
+        facts["head"] = [10.0 * e for e in facts["all"]]
+    records = [Record(part, seed, "", 0.0, None, facts) for part, runs in found.items() for seed, facts in runs.items()]
+    result = Result.of(Figure3(seeds=3), "paper", records)
+    assert result.claims[3].verdict == "partly"
+    assert result.verdict == "reproduced"
+    result.write(tmp_path)
+    assert Result.read(tmp_path) == result
+
+
+def test_lines_like_others_are_dashed_in_their_colour_with_bars_of_the_deviation():
+    rows = [row(line, seed, 1, seed + 1.0) for line in ("a", "b", "a too") for seed in range(2)]
+    chart = banded(rows, "y", "x", like={"a too": "a"}, spread="deviation").to_dict()
+    bars, lines = chart["layer"]
+    assert bars["mark"]["type"] == "errorbar"
+    assert bars["mark"]["extent"] == "stdev"
+    a, b, too = lines["encoding"]["color"]["scale"]["range"]
+    assert a == too != b
+    dashes = lines["encoding"]["strokeDash"]["scale"]["range"]
+    assert dashes[0] == dashes[1] != dashes[2]
 
 
 def test_a_distance_that_does_not_fall_contradicts_figure_1():

@@ -33,8 +33,8 @@ class Figure1(FixedSamples):
         500 rounds. Squared distance of a client's linear model from the truth, the median client (with m = d samples the mean
         of local training has no finite expectation); the band goes from the least to the greatest trial. Local only: the
         shortest least-squares solution. FedRep: Algorithm 2 on fixed samples with the largest step that Theorem 1 allows. FedAvg:
-        w_0 = 0, B_0 the Q of a Gaussian matrix, step 0.2 with one or two local steps and 0.1 with ten, of 0.05 to 0.4 those
-        with the least training loss; the authors' FedAvg makes one step a round. Dashed: after FedAvg, each client fits a
+        w_0 = 0, B_0 the Q of a Gaussian matrix, step 0.2 with one or two local steps and 0.1 with ten (of 0.05, 0.1, 0.2,
+        0.3, 0.4, the smallest whose training loss is within a thousandth of the least); the authors' FedAvg makes one step a round. Dashed: after FedAvg, each client fits a
         head of its own. The heads have length sqrt(k) (Assumption 3). N(., 1e-3) is read as a variance, which the authors'
         notebook has as standard deviation: the table shows what that changes, and what FedAvg gains by FedRep's first
         representation. The paper gives neither the values of m nor the number of trials."""
