@@ -9,7 +9,7 @@ import numpy as np
 
 from manyheads.reproduce.claims import Claim, mean_and_interval
 from manyheads.reproduce.experiment import EXPERIMENTS, Cell, Experiment, Scale
-from manyheads.reproduce.records import Result, folder_of
+from manyheads.reproduce.records import Result, folder_of, shown
 
 __all__ = ["page", "summary"]
 
@@ -57,10 +57,10 @@ def page(out: Path, pictures: str) -> str:
     parts = [HEAD, summary(out)]
     for name in EXPERIMENTS:
         results = [Result.read(folder_of(out, name, scale)) for scale in reversed(SCALES)]
-        shown = [result for result in results if result]
-        if shown:
-            parts += ["\n", *_section(shown[0], pictures)]
-            parts += [line for other in shown[1:] for line in _briefly(other)]
+        there = [result for result in results if result]
+        if there:
+            parts += ["\n", *_section(there[0], pictures)]
+            parts += [line for other in there[1:] for line in _briefly(other)]
     return "".join(parts)
 
 
@@ -112,5 +112,5 @@ def _table(result: Result) -> Iterator[str]:
 
 def _cell(cell: Cell) -> str:
     mean, half = mean_and_interval(cell.ours)
-    spread = f" ± {half:.1f}" if np.isfinite(half) else ""
-    return f"{mean:.1f}{spread}" + (f" ({cell.paper:.1f})" if cell.paper is not None else "")
+    spread = f" ± {shown(half)}" if np.isfinite(half) else ""
+    return f"{shown(mean)}{spread}" + (f" ({shown(cell.paper)})" if cell.paper is not None else "")
