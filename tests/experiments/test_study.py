@@ -12,6 +12,10 @@ from manyheads import METRICS, Metric, load
 from manyheads.core.errors import Diverged, UserError
 from manyheads.data import Classes, Digits, federate
 from manyheads.experiments import ComparisonResult, compare
+from manyheads.experiments.methods import methods_of
+from manyheads.experiments.verdicts import Evidence, recommend
+from manyheads.metrics import Accuracy
+from manyheads.metrics.paired import NOTHING, Estimate, Part
 from manyheads.run import run_training
 
 
@@ -81,19 +85,20 @@ def test_runs_of_another_comparison_are_refused(whole, tmp_path):
     assert {path.name for path in (out / "runs").iterdir()} == names
 
 
-def test_a_method_that_diverges_in_its_final_training_is_left_out(monkeypatch):
+@pytest.mark.parametrize("name", ["fedavg", "local"])
+def test_a_method_that_diverges_in_its_final_training_is_left_out(name, monkeypatch):
     def train(algorithm, model, federation, training, config, path, **more):
-        if algorithm.name == "fedavg" and training.seed == 1:
+        if algorithm.name == name and training.seed == 1:
             path.mkdir(parents=True)
             raise Diverged("nan")
         run_training(algorithm, model, federation, training, config, path, **more)
 
     monkeypatch.setattr("manyheads.experiments.study.run_training", train)
     found = compared(None, seeds=2)
-    assert list(found.methods) == ["alone", "majority", "linear", "local"]
-    assert found.left_out["fedavg"] == "diverged in its final training"
-    assert found.recommendation.text == "Nothing to compare."
-    assert found.sites == ()
+    assert list(found.methods) == ["alone", "majority", "linear", "local" if name == "fedavg" else "fedavg"]
+    assert found.left_out[name] == "diverged in its final training"
+    assert (found.recommendation.text == "Nothing to compare.") == (name == "fedavg")
+    assert len(found.sites) == (0 if name == "fedavg" else 4)
 
 
 def test_results_of_other_versions_are_refused_in_one_line(whole):
@@ -161,3 +166,15 @@ def test_any_metric_with_a_direction_can_decide(whole):
     assert found["fedavg"].gain.gain == pytest.approx(found.alone.score - found["fedavg"].score)
     with pytest.raises(UserError, match="rmse is not for classification"):
         compared(None, metric="rmse")
+
+
+def test_a_method_that_sends_nothing_is_no_reason_to_federate():
+    with pytest.raises(UserError, match=r"training alone is trained to its end already; given 'local\+ft'"):
+        methods_of(["fedavg", "local+ft"])
+    found = compared(None, rounds=2)
+    gains = Estimate(0.1, Part(1e-6, 20.0), NOTHING, Part(1e-6, 20.0), 0.0, seeds=3, folds=1)
+    silent = replace(found["fedavg"], bytes=0)
+    evidence = Evidence(Accuracy, ("fedavg",), gains, {"fedavg": silent}, " (linear)", (), 100, 1, 3)
+    assert recommend(evidence).method is None
+    assert recommend(evidence).text.startswith("Do not federate: fedavg sends nothing")
+    assert recommend(replace(evidence, methods={"fedavg": found["fedavg"]})).method == "fedavg"

@@ -64,6 +64,13 @@ def methods_of(given: Methods, batch: int | None = None, options: Options | None
     if not any(a.yardstick for a in asked):
         asked.append(make(_Item(None, LOCAL)))
     make.refuse_unused()
+    if any(a.algorithm.name == LOCAL and a.finetuned for a in asked):
+        raise UserError(
+            "training alone is trained to its end already",
+            where="methods",
+            given=LOCAL + TUNED,
+            fix=f"leave it out; {LOCAL} is always compared",
+        )
     first = next(a for a in asked if a.yardstick)
     variants: dict[str, set[str]] = {}
     for each in asked:

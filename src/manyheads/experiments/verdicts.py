@@ -87,6 +87,12 @@ def recommend(evidence: Evidence) -> Recommendation:
             f"from the best that the sites can do alone{evidence.alone} by {about}."
         )
         return Recommendation(None, best, "too short", (), text, gain, evidence.chosen, evidence.rising)
+    if found == "gains" and not evidence.methods[best].bytes:
+        text = (
+            f"Do not federate: {best} sends nothing, so each site can train it alone. It gains {about} over the best of "
+            f"what else the sites tried alone{evidence.alone}."
+        )
+        return Recommendation(None, best, "enough", (), text, gain, evidence.chosen)
     if found == "gains":
         others = _as_good(evidence, best, gain)
         text = f"Federate, with {best}: a site gains on average {about} over the best that it can do alone."
