@@ -11,5 +11,9 @@ __all__ = ["EXPERIMENTS", "Experiment", "Result", "Scale", "reproduce"]
 for _name in (
     "collins2021.table1",
     "collins2022.figure1",
+    "deng2022.figure1",
+    "deng2022.figure2",
+    "deng2022.figure3",
+    "fallah2020.figure1",
 ):
     import_module(f"manyheads.reproduce.{_name}")
