@@ -45,10 +45,10 @@ class ClientData:
         """Tensors with the device and dtype of the parameter ``like``; bytes become floats, other integers stay."""
         x, y = (torch.from_numpy(v if v.flags.writeable else np.array(v)) for v in (samples.x, samples.y))
         if x.dtype == torch.uint8:
-            x = x.to(like.device, like.dtype) / 255
+            x = x.to(like.device, like.dtype).div_(255)  # in place: these arrays are large, and made in every round
             if scaling is not None:
                 mean, std = (like.new_tensor(v).reshape(-1, 1, 1) for v in (scaling.mean, scaling.std))
-                x = (x - mean) / std
+                x.sub_(mean).div_(std)
         x = x.to(like.device, like.dtype if x.is_floating_point() else None)
         kind = task_named(task)
         y = y.to(like.device, kind.label_type(like))

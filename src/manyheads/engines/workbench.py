@@ -29,7 +29,10 @@ from manyheads.engines.ways import Mode
 from manyheads.metrics import Predictions
 from manyheads.models import Model, TriedModel
 
-__all__ = ["Evaluation", "Keep", "Members", "Workbench", "at_work", "model_of", "of_one", "tried_on"]
+__all__ = ["Evaluation", "Keep", "Members", "Split", "Workbench", "at_work", "model_of", "of_one", "tried_on"]
+
+Split = Literal["test", "validation", "train"]
+"""samples of a client on which a model is evaluated"""
 
 
 class Keep(NamedTuple):
@@ -61,7 +64,7 @@ class Evaluation:
 
     kind: ModelKind
     tune: FineTune
-    split: Literal["test", "validation"]
+    split: Split
     new: bool
     """evaluate the new clients instead of those that were trained"""
 

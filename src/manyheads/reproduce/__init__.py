@@ -21,5 +21,9 @@ for _name in (
     "collins2022.figure3",
     "collins2022.figure4",
     "collins2022.figure5",
+    "deng2022.figure1",
+    "deng2022.figure2",
+    "deng2022.figure3",
+    "fallah2020.figure1",
 ):
     import_module(f"manyheads.reproduce.{_name}")

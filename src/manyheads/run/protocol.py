@@ -11,7 +11,7 @@ from pydantic import Field
 from manyheads.core.contract import Algorithm, ModelKind
 from manyheads.core.optim import FineTune
 from manyheads.core.settings import settings
-from manyheads.engines.workbench import Evaluation
+from manyheads.engines.workbench import Evaluation, Split
 from manyheads.metrics import Metric, Scores, spread
 
 __all__ = ["Evaluate"]
@@ -35,8 +35,8 @@ class Evaluate:
     """all clients of the training, only those of the round, or the new clients"""
     weight: Literal["client", "sample"] = "client"
     """mean over clients, or over test samples"""
-    split: Literal["test", "validation"] = "test"
-    """which of the clients' samples"""
+    split: Split = "test"
+    """which of the clients' samples; train: how well a model fits what it was trained on"""
     every: Annotated[int, Field(ge=1)] = 1
     """rounds between evaluations; the last round always has one"""
     also: Literal["last", "always"] = "last"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from torch import nn
@@ -20,7 +20,7 @@ from manyheads.core.store import PersonalStore
 from manyheads.core.trees import State, Tree
 from manyheads.data import Encoding, Federation, Samples
 from manyheads.engines.evaluation import predict
-from manyheads.engines.workbench import Evaluation, Keep, Members, Workbench, model_of, of_one, tried_on
+from manyheads.engines.workbench import Evaluation, Keep, Members, Split, Workbench, model_of, of_one, tried_on
 from manyheads.metrics import Predictions
 from manyheads.models import Model, TriedModel
 from manyheads.run.directory import RunDirectory
@@ -126,9 +126,7 @@ class Run:
         """
         return self.model.module_with(self.client_model(client, model))
 
-    def predictions(
-        self, federation: Federation, split: Literal["test", "validation"] = "test", finetuned: bool = False
-    ) -> Predictions:
+    def predictions(self, federation: Federation, split: Split = "test", finetuned: bool = False) -> Predictions:
         """The predictions of the final models for every client's samples.
 
         ``federation`` is the one of the run. Each client's model is the one that the run's protocol evaluates; with
@@ -162,7 +160,7 @@ class Run:
         fresh = self.algorithm.newcomer(self.model.params, self.server)
         return members, fresh.map(lambda v: v.expand(len(members.rows), *v.shape))
 
-    def _evaluation(self, finetuned: bool, split: Literal["test", "validation"] = "test") -> Evaluation:
+    def _evaluation(self, finetuned: bool, split: Split = "test") -> Evaluation:
         evaluate = self.training.evaluate
         protocol = replace(evaluate, split=split, model="finetuned" if finetuned else evaluate.model, who="all")
         return protocol.evaluation(self.algorithm, self.training.finetune)

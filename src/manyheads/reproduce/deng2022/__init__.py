@@ -1,0 +1,1 @@
+"""Deng, Kamani, Mahdavi, Local SGD Optimizes Overparameterized Neural Networks in Polynomial Time, AISTATS 2022."""

@@ -1,0 +1,1 @@
+"""Fallah, Mokhtari, Ozdaglar, Personalized Federated Learning with Theoretical Guarantees, NeurIPS 2020."""
