@@ -27,9 +27,10 @@ def adapted(newcomer: Newcomer, tuning: Tuning, train: np.ndarray, folds: Sequen
     if not folds:
         return usual
     best = min(found, key=lambda pair: float(pair[1].mean()))
+    if best is usual or not np.isfinite([usual[1], best[1]]).all():  # one that diverges is no better
+        return best
     gain = usual[1] - best[1]
-    sure = best is usual or not np.isfinite(gain).all() or gain.mean() > gain.std(ddof=1) / len(gain) ** 0.5
-    return best if sure else usual
+    return best if gain.mean() > gain.std(ddof=1) / len(gain) ** 0.5 else usual
 
 
 def validated(newcomer: Newcomer, tuning: Tuning, train: np.ndarray, folds: Sequence[Fold]) -> np.ndarray:

@@ -41,6 +41,17 @@ def test_two_label_columns_are_survival(folder):
     assert Sites(path=str(folder), label=" time , event ").federation(0).task == "survival"
 
 
+def test_an_event_in_words(folder):
+    numbers = Sites(path=str(folder), label="time,event").federation(0)
+    for no, yes in (("no", "yes"), ("False", "TRUE")):
+        text = (folder / "turin.csv").read_text().splitlines()
+        rows = [line.rsplit(",", 1) for line in text[1:]]
+        words = [f"{rest},{yes if end in ('1', 'yes') else no}" for rest, end in rows]
+        (folder / "turin.csv").write_text("\n".join([text[0], *words]) + "\n")
+        federation = Sites(path=str(folder), label="time,event").federation(0)
+        assert np.array_equal(federation.train.y, numbers.train.y)
+
+
 def test_what_check_tells(folder, capsys):
     facts = facts_of(capsys, "data", "check", folder, "--data.label", "time,event")
     assert (facts["task"], facts["label"], facts["ok"]) == ("survival", "time,event", True)
@@ -55,8 +66,9 @@ def test_what_check_tells(folder, capsys):
         ("-3,1", "time", "row 2, column 'time': a time that is no number from 0 on: '-3.0'"),
         ("soon,1", "time", "row 2, column 'time': a time that is no number from 0 on: 'soon'"),
         (",1", "time", "row 2, column 'time': a time that is no number from 0 on"),
-        ("3,2", "event", "row 2, column 'event': an event that is neither 0 nor 1: '2.0'"),
-        ("3,", "event", "row 2, column 'event': an event that is neither 0 nor 1"),
+        ("3,2", "event", "row 2, column 'event': an event that is neither 0 nor 1, nor yes or no: '2.0'"),
+        ("3,", "event", "row 2, column 'event': an event that is neither 0 nor 1, nor yes or no"),
+        ("3,maybe", "event", "row 2, column 'event': an event that is neither 0 nor 1, nor yes or no: 'maybe'"),
     ],
 )
 def test_a_wrong_label_is_told_with_its_place(folder, cell, column, message):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from manyheads.core.words import quoted
+from manyheads.data.sites.booleans import as_booleans
 from manyheads.data.sites.problems import Problem
 from manyheads.data.sites.values import as_numbers
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["label_pair", "paired", "stacked_pair"]
 
-WRONG = ("a time that is no number from 0 on", "an event that is neither 0 nor 1")
+WRONG = ("a time that is no number from 0 on", "an event that is neither 0 nor 1, nor yes or no")
 FIX = "correct it, or delete the row; the label is TIME,EVENT, with event 1 if it happened at that time, else 0"
 
 
@@ -28,8 +29,10 @@ def label_pair(label: str, columns: Container[str]) -> tuple[str, ...]:
 
 
 def stacked_pair(columns: Mapping[str, np.ndarray], pair: tuple[str, ...]) -> np.ndarray:
-    """Both columns as numbers, [rows, 2]; NaN where there is none."""
-    return np.stack([as_numbers(columns[name])[0] for name in pair], axis=1)
+    """Both columns as numbers, [rows, 2]; NaN where there is none. An event may also be yes or no, true or false."""
+    time, event = (as_numbers(columns[name])[0] for name in pair)
+    said = as_booleans(columns[pair[1]])[0]
+    return np.stack([time, np.where(np.isnan(event), said, event)], axis=1)
 
 
 def paired(site: Site, label: str) -> tuple[Site, list[Problem]]:
