@@ -88,6 +88,8 @@ def reproduce(
 def _records(experiment: Experiment, work: Path, tasks: list[_Task], again: bool, workers: int, follow: Follow) -> Any:
     """Measure the tasks, spread over processes, and yield each record as it is done."""
     place, finished = work / experiment.name, 0
+    for task in tasks:  # left by a process that was killed
+        (place / f"{task.file}.doing").unlink(missing_ok=True)
 
     def look() -> None:
         words = [_doing(place / f"{t.file}.doing") for t in tasks]
