@@ -18,7 +18,8 @@ USUAL_ROUNDS = 30
 NOT_RUN = {
     r"\bdata get\b": "fetches from a hub",
     r"\blive\b(?! )|^live ": "serves until it is stopped",
-    r"--data (mnist|cifar10|cifar100|chars74k|sent140)\b": "needs data that does not come with the package",
+    r"--data (mnist|cifar10|cifar100|chars74k|sent140)\b|compare (tcga-brca|parkinsons)": "needs data beside the package",
+    r"^reproduce [a-z]": "takes minutes; tests/reproduce runs small ones",
     r"^theory (fallah2020|deng2022|collins2021)": "takes long; tests/theory runs it",
     r"^(report|run|personalize|predict)$": "names a command, and is none",
     r"time,event": "needs sites with survival times; tests/run and tests/onboarding have some",
