@@ -63,16 +63,15 @@ def compare(
 ) -> ComparisonResult:
     """Compare methods on a federation.
 
-    A method is a name (``"fedavg+ft"``: after fine-tuning), an algorithm with settings of its own, its class, or a pair of
-    a label and one of these; ``options`` are settings for methods given by name. ``rounds`` is the largest number of
-    rounds; how many are made is chosen by validation samples. Methods are compared by ``metric``, by default the one that
-    fits the task and the labels; all metrics of the task, and ``metrics``, are reported.
+    A method is a name (``"fedavg+ft"``: after fine-tuning), an algorithm, its class, or a pair of a label and one of these;
+    ``options`` are settings for methods given by name. ``rounds`` is the largest number of rounds; how many are made is
+    chosen by validation samples. ``metric`` decides, by default the one that fits the task and the labels.
 
     >>> from manyheads.algorithms import FedRep
     >>> from manyheads.data import Classes, Digits, federate
     >>> federation = federate(Digits().pool(seed=0), Classes(3), clients=4, seed=0)
-    >>> few = {"rounds": 2, "seeds": 1, "folds": 2, "rates": [0.05], "baselines": ["majority"], "pooled": False, "local_rounds": 2}
-    >>> found = compare(federation, methods=["fedavg", FedRep()], **few)
+    >>> few = {"rounds": 2, "seeds": 1, "folds": 2, "rates": [0.05], "baselines": ["majority"], "local_rounds": 2}
+    >>> found = compare(federation, methods=["fedavg", FedRep()], pooled=False, **few)
     >>> list(found.methods), found.recommendation.evidence, len(found["fedrep"].gains)
     (['alone', 'majority', 'local', 'fedavg', 'fedrep'], 'too short', 4)
     """
@@ -93,9 +92,8 @@ def compare(
         options={name: dict(given) for name, given in (options or {}).items()},
     )
     training = Training(rounds=rounds, participation=participation, seed=seed, class_weights=class_weights)
-    tune = finetune or FineTune(scope="all")
-    training = replace(training, finetune=tune, monitor=tuple(monitor), engine=engine or Engine())
-    return _compared(federation, model, methods, comparison, training, out, resume)
+    training = replace(training, finetune=finetune or FineTune(scope="all"), monitor=tuple(monitor))
+    return _compared(federation, model, methods, comparison, replace(training, engine=engine or Engine()), out, resume)
 
 
 def _compared(

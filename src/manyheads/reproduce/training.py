@@ -21,9 +21,23 @@ DIGITS = 8
 
 
 def recipe_of(config: Config) -> Facts:
-    """The settings of a run that affect its numbers."""
-    table = as_dict(config)
+    """What a configuration says that affects its numbers: settings other than the usual ones.
+
+    So a setting that a later version adds does not make a recipe another one.
+    """
+    table = _changed(as_dict(config), as_dict(Config()))
     return {k: v for k, v in table.items() if k not in ("engine", "checkpoint_seconds")}
+
+
+def _changed(table: Facts, usual: Facts) -> Facts:
+    found = {}
+    for key, value in table.items():
+        before = usual.get(key)
+        if isinstance(value, dict) and isinstance(before, dict) and value.keys() == before.keys():
+            value = _changed(value, before)
+        if value not in (before, {}):
+            found[key] = value
+    return found
 
 
 def trained(config: Config, place: Place) -> tuple[Run, Federation]:
