@@ -58,8 +58,6 @@ class Column:
     model: Table = field(default_factory=dict)
     stands_for: str = ""
     """for stand-ins: what the paper has instead; its numbers are shown, and not judged by"""
-    samples: int = 500
-    """training samples of a client, about"""
 
 
 COLUMNS: dict[str, Column] = {
@@ -72,7 +70,7 @@ COLUMNS: dict[str, Column] = {
         published=(70.68, 51.78, 73.68, 50.99, 72.75, 47.33, 68.23, 58.31, 67.20, 63.02, 59.98, 72.29, 70.34, 73.84, 75.68),
     ),
     "CIFAR-10 (1000, 2)": Column(
-        {"name": "cifar10"}, "shards:2", 1000, 100, samples=50,
+        {"name": "cifar10"}, "shards:2", 1000, 100,
         published=(78.30, 44.31, 82.04, 21.93, 75.41, 33.79, 78.24, 76.53, 67.36, 77.48, 71.96, 82.39, 80.36, 81.73, 83.27),
     ),
     "CIFAR-100 (100, 5)": Column(
@@ -84,18 +82,18 @@ COLUMNS: dict[str, Column] = {
         published=(41.29, 31.97, 55.44, 28.52, 55.09, 22.52, 44.34, 41.25, 52.49, 38.76, 42.84, 55.44, 56.34, 55.68, 56.10),
     ),
     "tweets (20)": Column(
-        {"name": "sent140"}, "dirichlet:1", 20, 50, batch=4, samples=1700,
+        {"name": "sent140"}, "dirichlet:1", 20, 50, batch=4,
         stands_for="Sent140 (183, 2): a 2.7 % sample without enough tweets an author; labels skewed over made-up clients, "
         "a trained embedding in place of GloVe",
         published=(69.88, 52.75, 71.92, 52.33, 71.21, 51.31, 71.49, 71.20, 68.45, 70.37, 70.67, 69.87, 71.04, 72.12, 72.41),
     ),
     "MNIST (150, 3)": Column(
-        {"name": "mnist"}, "femnist-recipe", 150, 200, model={"name": "femnist-mlp"}, samples=230,
+        {"name": "mnist"}, "femnist-recipe", 150, 200, model={"name": "femnist-mlp"},
         stands_for="FEMNIST (150, 3): the same recipe on MNIST's digits, which are easier than letters",
         published=(60.86, 51.64, 72.41, 18.89, 53.54, 17.65, 52.11, 54.11, 71.51, 62.08, 66.18, 70.74, 68.28, 76.91, 78.56),
     ),
     "Chars74K (15, 3)": Column(
-        {"name": "chars74k", "characters": "a-j"}, "classes:3", 15, 200, model={"name": "femnist-mlp"}, samples=30,
+        {"name": "chars74k", "characters": "a-j"}, "classes:3", 15, 200, model={"name": "femnist-mlp"},
         stands_for="FEMNIST (150, 3): ten letters of 55 writers, so fewer clients with fewer samples",
         published=(60.86, 51.64, 72.41, 18.89, 53.54, 17.65, 52.11, 54.11, 71.51, 62.08, 66.18, 70.74, 68.28, 76.91, 78.56),
     ),

@@ -30,7 +30,6 @@ MNIST_LOW = Column(
     200,
     published=(),
     model={"name": "femnist-mlp"},
-    samples=120,
 )
 
 

@@ -21,6 +21,8 @@ from manyheads.run.config import Config
 __all__ = ["Table1", "cell_config"]
 
 FIRST = "CIFAR-10 (100, 2)"
+ALONE = "Local Only"
+"""the row that is not federated; in the paper's first column it is 2.1 points above FedRep"""
 CLOSE = 2.0
 """points"""
 TUNE = FineTune(scope="head", epochs=10, lr=0.01, momentum=0.5, weight_decay=1e-4)
@@ -35,8 +37,8 @@ def cell_config(column: Column, algorithm: Mapping[str, Any], seed: int, share: 
         epochs = {"body_epochs": column.epochs}
     if name == "perfedavg":
         batches |= {"outer_batch": column.batch, "hessian_batch": column.batch}
-    if name == "l2gd":  # a round is a step or a move of all: as many steps as FedAvg's clients make on average
-        rounds *= max(1, round(0.1 * column.epochs * column.samples / column.batch / (1 - algorithm["p"])))
+    if name == "l2gd":  # its round is a step or a move of all, and only a move after a step communicates
+        rounds = round(rounds / (algorithm["p"] * (1 - algorithm["p"])))
     return Config(
         data=dict(column.data),
         partition=column.partition,
@@ -47,7 +49,7 @@ def cell_config(column: Column, algorithm: Mapping[str, Any], seed: int, share: 
         model=dict(column.model),
         algorithm={**algorithm, **epochs, **batches},
         finetune=TUNE,
-        evaluate=Evaluate(every=max(1, rounds // 10), report="mean_last_10" if share == 1 else "last"),
+        evaluate=Evaluate(every=max(1, rounds // 10), report="mean_last_10") if share == 1 else Evaluate(every=rounds),
     )
 
 
@@ -64,7 +66,7 @@ class Table1(Experiment):
         paper's number of rounds) of the model that each method defines: the one shared model, or each client's own. "+FT": after ten
         more epochs on the head. Participation 0.1 (all 15 or 20 clients in the small stand-ins), SGD with step 0.01, momentum
         0.5 and weight decay 1e-4, batches of 10, no augmentation; constants of the baselines as in the authors' scripts. L2GD,
-        whose round is one step or one move of all clients, makes as many local steps as FedAvg's clients do on average."""
+        whose iteration is one step or one move of all clients, makes as many iterations as have that number of communications."""
     scales: ClassVar[Mapping[Scale, Mapping[str, Any]]] = {
         "quick": {"columns": (FIRST,), "share": 0.1},
         "paper": {},
@@ -115,15 +117,13 @@ class Table1(Experiment):
         cells = self.table(found)
         first, near = [], []
         for column in dict.fromkeys(cell.column for cell in cells):
-            means = {cell.row: float(np.mean(cell.ours)) for cell in cells if cell.column == column}
+            own = [cell for cell in cells if cell.column == column and cell.row != ALONE]
+            means = {cell.row: float(np.mean(cell.ours)) for cell in own}
             if "FedRep" in means and len(means) > 1:
                 best = max(means, key=lambda row: means[row])
-                words = f"FedRep {means['FedRep']:.1f}, best {best} {means[best]:.1f} of {len(means)} rows"
-                first.append(
-                    holds(
-                        f"{column}: within {CLOSE:g} points of the best", means["FedRep"] >= means[best] - CLOSE, words
-                    )
-                )
+                words = f"FedRep {means['FedRep']:.1f}, best {best} {means[best]:.1f} of {len(means)} federated rows"
+                what = f"{column}: within {CLOSE:g} points of the best federated method"
+                first.append(holds(what, means["FedRep"] >= means[best] - CLOSE, words))
         for cell in cells if self.share == 1 else ():
             if not COLUMNS[cell.column].stands_for and cell.paper is not None:
                 ours = float(np.mean(cell.ours))

@@ -75,7 +75,7 @@ class Figure2(Experiment):
             place.say(f"fine-tuning new client {client + 1}")
             tuned = run.model.module_with(run.new_model(federation, client, TUNE))
             probes = ClientData.of(federation.new.test.select([client]), federation.task, like, federation.scaling).x
-            found.append(list(layer_cka(shared, tuned, probes.flatten(0, 1)[:PROBES]).values()))
+            found.append(list(layer_cka(shared, tuned, probes[:PROBES]).values()))
         return {"cka": found, "accuracy": run.accuracy}
 
     def claims(self, found: Measured) -> list[Claim]:

@@ -83,7 +83,7 @@ class Figure4(Experiment):
         few = type(federation.test)(federation.test.x[rows], y[rows], np.array([0, len(rows)]))
         model = tried_on(run.model, federation)
         like = next(iter(run.model.params.all.values()))
-        x = ClientData.of(few, federation.task, like, federation.scaling).x.flatten(0, 1)
+        x = ClientData.of(few, federation.task, like, federation.scaling).x
         features = model.features(run.client_model(0, "global"), x).flatten(1)
         similarity = class_cosine_similarity(features, y[rows], self.pairs, distinct=True)
         return {"similarity": similarity.tolist(), "accuracy": run.accuracy}

@@ -15,7 +15,6 @@ STEPS = 125_000
 RATE, DECAY = 0.1, 1e-4
 TUNE = FineTune(scope="all", epochs=10, batch=10, lr=RATE, momentum=0.5, weight_decay=DECAY)
 """ten epochs of SGD on all that a new client has, with the settings of the training"""
-EVALUATIONS = 10
 
 
 def network_config(
@@ -36,7 +35,7 @@ def network_config(
         model={"name": "cnn-6"},
         algorithm=dsgd if tau == 1 else fedavg,
         new_data=new_data,
-        evaluate=Evaluate(every=max(1, rounds // EVALUATIONS)),
+        evaluate=Evaluate(every=rounds),
     )
 
 

@@ -1,0 +1,95 @@
+"""Experiments with networks on CIFAR: their recipes are valid, and their claims follow from what is measured."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from manyheads.core.contract import ALGORITHMS
+from manyheads.core.settings import build
+from manyheads.data import parse_partition
+from manyheads.reproduce import EXPERIMENTS
+from manyheads.reproduce.collins2021.columns import COLUMNS, ROWS
+from manyheads.reproduce.collins2021.switches import SWITCHES
+from manyheads.reproduce.collins2021.table1 import Table1, cell_config
+from manyheads.reproduce.records import key_of
+
+NAMES = [
+    "collins2021.figure5", "collins2021.figure6", "collins2021.table1", "collins2021.switches",
+    "collins2022.figure2", "collins2022.figure4", "collins2022.figure5",
+]  # fmt: skip
+RNG = np.random.default_rng(0)
+
+
+def facts(name: str, part: str, good: bool) -> dict:
+    """Made-up facts of a part: with ``good``, those that the paper claims."""
+    ours = any(word in part for word in ("FedRep", "tau 50", "tau 30")) == good
+    level = 0.8 + 0.1 * ours + 0.01 * RNG.random()
+    if name == "collins2021.figure5":
+        e = int(part.split()[-1])
+        worse = (0.5 if part.startswith("FedAvg") else -0.1) if good else 3.0
+        return {"error": 20 + worse * e}
+    if name == "collins2021.figure6":
+        return {"epochs": [0, 1], "accuracies": [[0.1] * 5, (level + 0.001 * np.arange(5)).tolist()]}
+    if name == "collins2022.figure2":
+        return {"cka": (level + 0.01 * RNG.random((5, 9))).tolist(), "accuracy": 0.5}
+    if name == "collins2022.figure4":
+        tau = int(part.split()[1])
+        shift = {1: 0.01, 10: 0.2, 30: 0.3, 50: 0.5}[tau] if good else {1: 0.5, 10: 0.4, 30: 0.3, 50: 0.2}[tau]
+        return {"similarity": (0.3 + shift * np.eye(10) + 0.01 * RNG.random((10, 10))).tolist(), "accuracy": 0.5}
+    if name == "collins2022.figure5":
+        values = level + 0.01 * RNG.random((6, 5))
+        return {"samples": [50, 100, 200, 300, 400, 500], "accuracies": values.tolist()}
+    paper = dict(zip(ROWS, COLUMNS["CIFAR-10 (100, 2)"].published, strict=True))
+    row = part.partition(": ")[2]
+    return {"accuracy": paper.get(row, 50) / 100, "finetuned": paper.get(f"{row}+FT", 50) / 100}
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("good", [True, False])
+def test_claims_follow_from_what_is_measured(name, good):
+    kind = EXPERIMENTS.find(name)
+    experiment = kind(**({"columns": ("CIFAR-10 (100, 2)",)} if name.endswith("table1") else {}))
+    if name.endswith("figure6"):
+        experiment = kind(epochs=(0, 1))
+    found = {part: {0: facts(name, part, good)} for part in experiment.parts()}
+    assert "vconcat" in (chart := experiment.figure(found).to_dict()) or chart
+    verdicts = [claim.verdict for claim in experiment.claims(found)]
+    if name == "collins2021.table1":
+        assert len(experiment.table(found)) == 15
+        assert verdicts == [
+            "partly" if False else "not reproduced",
+            "reproduced",
+        ]  # its own first column: alone is best
+    elif name == "collins2021.switches":
+        assert verdicts == []
+        assert len(experiment.table(found)) == 2 * len(SWITCHES)
+    else:
+        assert verdicts[0] == ("reproduced" if good else "not reproduced")
+
+
+def test_every_cell_of_the_table_is_a_run_of_its_own():
+    keys = set()
+    for column in COLUMNS.values():
+        for row, kind in ROWS.items():
+            config = cell_config(column, kind.algorithm, 0)
+            table = dict(config.algorithm)
+            algorithm = build(ALGORITHMS.find(table.pop("name")), table, where=row)
+            assert getattr(algorithm, "batch", column.batch) == column.batch
+            assert algorithm.sgd.weight_decay == 1e-4 if hasattr(algorithm, "sgd") else True
+            parse_partition(config.partition)
+        assert len(column.published) == len(ROWS)
+    experiment = Table1()
+    for part in experiment.parts():
+        keys.add(key_of(experiment, part, 0))
+    assert len(keys) == len(experiment.parts()) == 12 * len(COLUMNS)
+    assert cell_config(COLUMNS["CIFAR-10 (100, 2)"], ROWS["L2GD"].algorithm, 0).rounds == 1111
+    assert cell_config(COLUMNS["CIFAR-10 (100, 5)"], ROWS["FedRep"].algorithm, 0).algorithm["body_epochs"] == 5
+
+
+def test_a_switch_changes_one_thing():
+    experiment = EXPERIMENTS.find("collins2021.switches")()
+    for name, switch in SWITCHES.items():
+        without = experiment.recipe(f"as in Table 1: {switch.row.removesuffix('+FT')}", 0)
+        with_it = experiment.recipe(name, 0)
+        assert sum(with_it.get(k) != without.get(k) for k in with_it.keys() | without.keys()) == 1, name
