@@ -53,14 +53,13 @@ def test_claims_follow_from_what_is_measured(name, good):
     if name.endswith("figure6"):
         experiment = kind(epochs=(0, 1))
     found = {part: {0: facts(name, part, good)} for part in experiment.parts()}
-    assert "vconcat" in (chart := experiment.figure(found).to_dict()) or chart
+    assert experiment.figure(found).to_dict()["$schema"]
     verdicts = [claim.verdict for claim in experiment.claims(found)]
     if name == "collins2021.table1":
         assert len(experiment.table(found)) == 15
-        assert verdicts == [
-            "partly" if False else "not reproduced",
-            "reproduced",
-        ]  # its own first column: alone is best
+        assert verdicts == ["reproduced", "reproduced"]  # of the paper's own numbers
+        found["CIFAR-10 (100, 2): FedRep"] = {0: {"accuracy": 0.7, "finetuned": 0.7}}
+        assert [claim.verdict for claim in experiment.claims(found)] == ["not reproduced", "partly"]
     elif name == "collins2021.switches":
         assert verdicts == []
         assert len(experiment.table(found)) == 2 * len(SWITCHES)
