@@ -17,7 +17,18 @@ def compared(tmp_path_factory):
     out = tmp_path_factory.mktemp("compared") / "digits"
     federation = federate(Digits().pool(0), Classes(3), clients=8, seed=0)
     methods = ["fedavg", "fedavg+ft", "fedrep"]
-    compare(federation, "mlp", methods=methods, rounds=4, seeds=2, rates=[0.03, 0.1], folds=2, local_rounds=4, out=out)
+    compare(
+        federation,
+        "mlp",
+        methods=methods,
+        rounds=4,
+        seeds=2,
+        rates=[0.03, 0.1],
+        folds=2,
+        local_rounds=4,
+        baselines=["majority", "linear"],
+        out=out,
+    )
     return out
 
 
