@@ -26,6 +26,7 @@ from manyheads.core.files import kind_of, reserved
 from manyheads.core.plain import to_json
 from manyheads.core.round_end import RoundEnd
 from manyheads.core.settings import build
+from manyheads.core.words import counted
 from manyheads.data import SOURCES, name_of_path
 from manyheads.models import MODELS
 from manyheads.run import Config, assemble, run_training
@@ -193,7 +194,7 @@ def _show(result: Run) -> None:
             name = "new clients" if final["who"] == "new" else "fine-tuned"
             table.add_row(name, bold(_number(score, final[score])) + f"  ({final['protocol']})")
     table.add_row("rounds", f"{facts['rounds']} in {facts['seconds']:.1f} s")
-    table.add_row("passes", f"{facts['passes']:.3g} over a client's samples, on average")
+    table.add_row("passes", f"{counted(facts['passes'])} over a client's samples, on average")
     table.add_row("sent", f"{facts['bytes_up'] / 1e6:.2f} MB up, {facts['bytes_down'] / 1e6:.2f} MB down")
     if facts["dropped_uploads"]:
         table.add_row("dropped", f"{facts['dropped_uploads']} uploads")

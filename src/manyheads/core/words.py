@@ -1,10 +1,10 @@
-"""Makes names and texts from outside safe to print."""
+"""Words and numbers for people: names and texts from outside are made safe to print."""
 
 from __future__ import annotations
 
 import re
 
-__all__ = ["printable", "quoted"]
+__all__ = ["counted", "printable", "quoted"]
 
 LONG = 40
 """largest number of characters of a name that are shown"""
@@ -30,3 +30,12 @@ def quoted(*names: object, most: int = 20) -> str:
     """
     shown = (repr(n if len(n) <= LONG else f"{n[: LONG - 3]}...") for n in map(str, names[:most]))
     return ", ".join(shown) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def counted(value: float) -> str:
+    """An amount to be read: whole from ten on, else with two digits.
+
+    >>> counted(2200.4), counted(12.34), counted(1.25)
+    ('2,200', '12', '1.2')
+    """
+    return f"{value:,.0f}" if abs(value) >= 10 else f"{value:.2g}"

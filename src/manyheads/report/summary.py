@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from manyheads.core.words import counted
 from manyheads.experiments.gains import MeanGain
 from manyheads.experiments.method_result import MethodResult
 from manyheads.experiments.results import ComparisonResult
@@ -59,7 +60,7 @@ def _count(count: int, one: str, many: str) -> str:
 def _cost(result: ComparisonResult, name: str, method: MethodResult) -> str:
     return (
         f"{display(name)} sends {megabytes(method.bytes)} MB in {plural(method.rounds, 'round', 'rounds')} over all sites, "
-        f"{megabytes(method.bytes / result.data.clients)} MB a site, and makes {method.passes:.3g} passes over a site's data."
+        f"{megabytes(method.bytes / result.data.clients)} MB a site, and makes {counted(method.passes)} passes over a site's data."
     )
 
 
