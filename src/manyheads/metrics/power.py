@@ -57,7 +57,7 @@ def _more_samples(found: Estimate, times: float) -> Estimate:
 
 
 def _more_seeds(found: Estimate, seeds: int) -> Estimate:
-    fewer, runs = found.seeds / seeds, _beyond(found) + found.noise.variance
+    fewer, runs = found.seeds / seeds, max(_unbiased(found), found.noise.variance)
     if found.folds > 1:
         by_seed = min(found.by_seed, runs)
         return replace(found, runs=Part(runs - by_seed + fewer * by_seed, found.runs.freedom))
@@ -66,13 +66,18 @@ def _more_seeds(found: Estimate, seeds: int) -> Estimate:
 
 
 def _beyond(found: Estimate) -> float:
-    """The variance between runs beyond that of their samples, if chance would give less in 19 of 20 cases.
-
-    That of few runs is found too small more often than too large, so it is divided by its median.
-    """
+    """The variance between runs beyond that of their samples, if chance would give less in 19 of 20 cases."""
     from scipy.special import chdtri  # slow to import
 
     free, noise = found.runs.freedom, found.noise.variance
     if not found.runs.variance or found.runs.variance <= noise * float(chdtri(free, 0.05)) / free:
         return 0.0
-    return found.runs.variance * free / float(chdtri(free, 0.5)) - noise
+    return _unbiased(found) - noise
+
+
+def _unbiased(found: Estimate) -> float:
+    """The variance between runs; that of few is found too small more often than too large, so it is divided by its median."""
+    from scipy.special import chdtri  # slow to import
+
+    free = found.runs.freedom
+    return found.runs.variance * free / float(chdtri(free, 0.5)) if found.runs.variance else 0.0
