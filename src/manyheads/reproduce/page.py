@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,8 @@ from manyheads.reproduce.records import Result, folder_of, shown
 __all__ = ["page", "summary"]
 
 SCALES: tuple[Scale, ...] = ("quick", "reduced", "paper")
+LISTED = 6
+"""parts that are listed by name"""
 MARKS = {True: "✓", False: "✗", None: "?"}
 HEAD = """# The papers' figures and tables, reproduced
 
@@ -69,15 +71,20 @@ def _section(result: Result, pictures: str) -> Iterator[str]:
     yield f"## {result.experiment}\n\n**{result.title}.** {result.about}\n\n"
     kind = EXPERIMENTS.find(result.experiment)
     smaller = f" Not the paper's scale: {result.smaller}." if result.smaller else ""
-    missing = f" Not run: {', '.join(result.missing)}." if result.missing else ""
+    missing = f" Not run: {_listed(result.missing)}." if result.missing else ""
     minutes = f"{result.minutes:.0f}" if result.minutes >= 1 else f"{result.minutes:.1f}"
-    yield f"Scale `{result.scale}`, {_seeds(result)}, {minutes} minutes of one core.{smaller}{missing}\n\n"
+    yield f"Scale `{result.scale}`, {_seeds(result)}, {minutes} minutes of work.{smaller}{missing}\n\n"
     place = folder_of(Path(pictures), kind.name, result.scale)
     yield f"![{result.title}]({place.as_posix()}/figure.png)\n\n"
     for claim in result.claims:
         yield from _claim(claim)
     if result.table:
         yield from _table(result)
+
+
+def _listed(parts: Sequence[str]) -> str:
+    """Names of parts, or of many their number."""
+    return ", ".join(parts) if len(parts) <= LISTED else f"{len(parts)} parts"
 
 
 def _claim(claim: Claim) -> Iterator[str]:

@@ -86,7 +86,7 @@ class Result:
 
     @property
     def minutes(self) -> float:
-        """Working time of all parts, on one core each."""
+        """Working time of all parts."""
         return sum(record.seconds for record in self.records) / 60
 
     @property
