@@ -64,6 +64,8 @@ class Result:
         kept = tuple(records)
         found = measured(kept)
         claims = tuple(experiment.claims(found)) if found else ()
+        missing = tuple(part for part in experiment.parts() if part not in found)
+        verdict = overall([claim.verdict for claim in claims if not claim.found_here])
         return cls(
             experiment.name,
             scale,
@@ -72,10 +74,10 @@ class Result:
             experiment.smaller(),
             as_dict(experiment),
             experiment.unit,
-            overall([claim.verdict for claim in claims if not claim.found_here]),
+            "partly" if missing and verdict == "reproduced" else verdict,  # what was not run is not reproduced
             claims,
             tuple(experiment.table(found)) if found else (),
-            tuple(part for part in experiment.parts() if part not in found),
+            missing,
             kept,
             machine_facts(),
         )
