@@ -27,7 +27,7 @@ PANELS = {HOMOGENEOUS: "iid", HETEROGENEOUS: "classes:2"}
 POINTS = 20
 """of a curve, at most"""
 ABOUT = """MNIST on 50 clients, all in every round, iid or two classes a client. The paper's network: no biases, W_l ~
-    N(0, 2/m), top layer V ~ N(0, 1/d) with d inputs, not trained; cross entropy in place of its squared loss. Local SGD as in its
+    N(0, 2/m), top layer V ~ N(0, 1/d) with d inputs (its definition of d; the outputs in its place were tried with seed 0, too), not trained; cross entropy in place of its squared loss. Local SGD as in its
     Algorithm 1, one sample a step, without the factor n, which the step size takes in. Drawn is the loss of the averaged
     model on all clients' training samples, mean over clients; the test accuracy is that of the last iterate. The paper gives no
     number of iterations and no step size. One step size serves all lines: of 0.03, 0.1, 0.3, 1 and 3, the one with the lowest

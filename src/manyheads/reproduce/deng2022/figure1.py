@@ -33,7 +33,7 @@ class Figure1(Curves):
         "quick": {"iterations": 100, "widths": (50, 200, 1000)},
         "paper": {},
     }
-    minutes: ClassVar[Mapping[Scale, float]] = {"quick": 2, "paper": 30}
+    minutes: ClassVar[Mapping[Scale, float]] = {"quick": 2, "paper": 20}
 
     widths: tuple[int, ...] = (50, 100, 200, 500, 1000)
     """numbers of neurons, m"""

@@ -27,13 +27,14 @@ class Figure2(Curves):
         """One hidden layer of 50 neurons; fully synchronous SGD (tau 1), and tau local steps between synchronizations.
         """
         + ABOUT
-        + "1."
+        + """1. How much a larger gap costs depends on it: with a step size of 0.1, the losses with tau 50 and with tau 10 differ
+        after 500 iterations by 0.008 when homogeneous, by 0.22 when heterogeneous (3 seeds)."""
     )
     scales: ClassVar[Mapping[Scale, Mapping[str, Any]]] = {
         "quick": {"iterations": 100, "taus": (1, 10, 50)},
         "paper": {},
     }
-    minutes: ClassVar[Mapping[Scale, float]] = {"quick": 2, "paper": 30}
+    minutes: ClassVar[Mapping[Scale, float]] = {"quick": 1, "paper": 12}
 
     width: Annotated[int, Field(ge=1)] = 50
     """neurons, m"""
