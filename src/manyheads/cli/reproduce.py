@@ -20,13 +20,13 @@ from manyheads.cli.stops import STOPPED, check
 from manyheads.core.plain import to_json
 from manyheads.reproduce import EXPERIMENTS, Result, Scale
 from manyheads.reproduce import reproduce as reproduce_one
+from manyheads.reproduce.claims import MARKS
 from manyheads.reproduce.conduct import Follow
 from manyheads.reproduce.records import folder_of, shown
 
 __all__ = ["reproduce"]
 
 ALL = "all"
-MARKS = {True: "✓", False: "✗", None: "?"}
 
 
 def reproduce(
@@ -118,8 +118,8 @@ def _progress(console: Console, name: str) -> Iterator[Follow]:
 
 def _show(result: Result, folder: Path) -> None:
     console = Plain(wrap=True)
-    seeds = len(result.seeds)
-    console.print(bold(f"{result.experiment}: {result.verdict}") + f"  ({result.scale}, {seeds} seeds; {result.title})")
+    about = f"  ({result.scale}, {result.repetitions}; {result.title})"
+    console.print(bold(f"{result.experiment}: {result.verdict}") + about)
     for claim in result.claims:
         console.print(f"  {claim.verdict}: {'found here: ' if claim.found_here else ''}{claim.text}")
         for found in claim.checks:

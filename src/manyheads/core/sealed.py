@@ -24,6 +24,7 @@ from manyheads.core.plain import to_json
 
 __all__ = [
     "fingerprint",
+    "fingerprint_of",
     "read_json",
     "read_toml",
     "sealed_json",
@@ -42,6 +43,15 @@ _JSON_END, _TOML_END = re.compile(rb'([0-9a-f]{16})"\s*}\s*'), re.compile(rb"([0
 def fingerprint(data: bytes) -> str:
     """A short hash of bytes."""
     return hashlib.sha256(data).hexdigest()[:_DIGITS]
+
+
+def fingerprint_of(value: Any) -> str:
+    """A short hash of plain values, whatever the order of their keys.
+
+    >>> fingerprint_of({"a": 1, "b": 2}) == fingerprint_of({"b": 2, "a": 1})
+    True
+    """
+    return fingerprint(to_json(value, sort_keys=True).encode())
 
 
 def sealed_json(facts: Mapping[str, Any], indent: int | None = None, of: str = "") -> str:

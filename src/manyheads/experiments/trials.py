@@ -8,8 +8,7 @@ from functools import cached_property
 from typing import Literal
 
 from manyheads.core.contract import Algorithm
-from manyheads.core.plain import to_json
-from manyheads.core.sealed import fingerprint
+from manyheads.core.sealed import fingerprint_of
 from manyheads.experiments.methods import TUNED
 from manyheads.run import Training
 from manyheads.run.config_file import RunConfig
@@ -48,13 +47,12 @@ class Trial:
     @cached_property
     def folder(self) -> str:
         """Name of the run's folder: readable, with a hash of all settings that a resume must not change."""
-        settings = to_json(self.config.fixed, sort_keys=True)
         name = self.algorithm.name + (TUNED if self.training.finetune.scope != "none" else "")
         name = f"fold{self.fold}-{'pooled-' if self.pooled else ''}{name}"
         rate = "" if self.rate is None else f"-lr{self.rate:g}"
         rounds = f"-r{self.training.rounds}" if self.stage == "final" else "-tuning"
         readable = re.sub(r"[^\w.+-]", "_", f"{name}{rate}{rounds}-s{self.seed}")
-        return f"{readable}-{fingerprint(settings.encode())[:DIGITS]}"
+        return f"{readable}-{fingerprint_of(self.config.fixed)[:DIGITS]}"
 
     @property
     def models(self) -> str:

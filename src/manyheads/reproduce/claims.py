@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from scipy import stats
 
 __all__ = [
+    "MARKS",
     "Check",
     "Claim",
     "Verdict",
@@ -24,6 +25,8 @@ __all__ = [
 Verdict = Literal["reproduced", "partly", "not reproduced", "undecided"]
 Values = Sequence[float] | np.ndarray
 LEVEL = 0.95
+MARKS = {True: "✓", False: "✗", None: "?"}
+"""of whether a check holds"""
 
 
 @dataclass(frozen=True)
@@ -94,11 +97,13 @@ def mean_and_interval(values: Values) -> tuple[float, float]:
     return float(x.mean()), float(stats.t.ppf((1 + LEVEL) / 2, len(x) - 1) * x.std(ddof=1) / np.sqrt(len(x)))
 
 
-def above(what: str, upper: Values, lower: Values, *, unit: str = "", by: float = 0.0, form: str = ".3g") -> Check:
+def above(
+    what: str, upper: Values, lower: Values, *, unit: str = "", by: float = 0.0, form: str = ".3g", of: str = "seeds"
+) -> Check:
     """Whether ``upper`` lies above ``lower`` (by more than ``by``), seed by seed.
 
     Judged by the 95 % interval of the mean difference over seeds: it holds above, fails below; in between, and with one
-    seed, it cannot be told.
+    seed, it cannot be told. ``of`` says what the values are of, if not of seeds.
 
     >>> above("a above b", [3.0, 3.1, 2.9], [1.0, 1.1, 1.2]).holds, above("a above b", [2.0], [1.0]).holds
     (True, None)
@@ -114,7 +119,7 @@ def above(what: str, upper: Values, lower: Values, *, unit: str = "", by: float 
         return Check(what, None, f"{mean:+{form}}{unit} with one seed: no interval")
     found = True if mean - half > by else False if mean + half < by else None
     more = f", to be above {by:g}" if by else ""
-    return Check(what, found, f"{mean:+{form}}{unit} ± {half:{form}} ({seeds} seeds{more})")
+    return Check(what, found, f"{mean:+{form}}{unit} ± {half:{form}} ({seeds} {of}{more})")
 
 
 def above_by_units(
@@ -129,5 +134,4 @@ def above_by_units(
     """
     if len(upper) != 1 or len(lower) != 1:
         return above(what, [float(np.mean(v)) for v in upper], [float(np.mean(v)) for v in lower], unit=unit, form=form)
-    check = above(what, upper[0], lower[0], unit=unit, form=form)
-    return replace(check, evidence=check.evidence.replace(" seeds", f" {units}, one seed"))
+    return above(what, upper[0], lower[0], unit=unit, form=form, of=f"{units}, one seed")

@@ -61,17 +61,16 @@ def reproduce(
     unknown = next((part for part in parts if part not in experiment.parts()), None)
     if unknown is not None:
         raise one_of("part", unknown, experiment.parts(), where=experiment.name)
-    for table in experiment.needs():  # missing files are an error before any work
-        source = source_of(dict(table))
-        (source.pool if hasattr(source, "pool") else source.federation)(0)
     folder = folder_of(out, experiment.name, scale)
     before = None if again else Result.read(folder)
     wanted = [(part, seed) for part in experiment.parts() for seed in range(experiment.seeds)]
     keys = {(part, seed): key_of(experiment, part, seed) for part, seed in wanted}
     done = {(r.part, r.seed): r for r in (before.records if before else ()) if keys.get((r.part, r.seed)) == r.key}
     todo = [each for each in wanted if each not in done and (not parts or each[0] in parts)]
-    place = work / experiment.name
-    (place / RUNS).mkdir(parents=True, exist_ok=True)
+    for table in experiment.needs() if todo else ():  # missing files are an error before any work
+        source = source_of(dict(table))
+        (source.pool if hasattr(source, "pool") else source.federation)(0)
+    (work / experiment.name).mkdir(parents=True, exist_ok=True)
     count = Engine(workers=workers).resolved_workers()
     tasks = [_Task(part, seed, keys[part, seed], count if len(todo) == 1 else 1) for part, seed in todo]
     try:
@@ -144,8 +143,7 @@ def _measure(experiment: Experiment, common: tuple[Path, bool], task: _Task) -> 
 
 
 def _draw(experiment: Experiment, result: Result, folder: Path) -> None:
-    seeds = f"{len(result.seeds)} seed{'s' if len(result.seeds) > 1 else ''}"
-    lines = [f"{result.experiment} · scale: {result.scale} · {seeds} · {result.verdict}"]
+    lines = [f"{result.experiment} · scale: {result.scale} · {result.repetitions} · {result.verdict}"]
     lines += [f"not the paper's scale: {result.smaller}"] if result.smaller else []
     chart = titled(experiment.figure(measured(result.records)), result.title, lines)
     for name in PICTURES:

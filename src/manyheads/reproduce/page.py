@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from manyheads.reproduce.claims import Claim, mean_and_interval
+from manyheads.reproduce.claims import MARKS, Claim, mean_and_interval
 from manyheads.reproduce.experiment import EXPERIMENTS, Cell, Experiment, Scale
 from manyheads.reproduce.records import Result, folder_of, shown
 
@@ -16,7 +16,6 @@ __all__ = ["page", "summary"]
 SCALES: tuple[Scale, ...] = ("quick", "reduced", "paper")
 LISTED = 6
 """parts that are listed by name"""
-MARKS = {True: "✓", False: "✗", None: "?"}
 HEAD = """# The papers' figures and tables, reproduced
 
 Each is an experiment with a name: `manyheads reproduce --list` shows them, `manyheads reproduce NAME --scale quick` runs one. A claim of
@@ -47,11 +46,7 @@ def _status(kind: type[Experiment], out: Path, scale: Scale) -> str:
     if result is None:
         return "not run"
     parts = f", {len(result.missing)} parts not run" if result.missing else ""
-    return f"{result.verdict} ({_seeds(result)}{parts})"
-
-
-def _seeds(result: Result) -> str:
-    return f"{len(result.seeds)} seed{'s' if len(result.seeds) > 1 else ''}"
+    return f"{result.verdict} ({result.repetitions}{parts})"
 
 
 def page(out: Path, pictures: str) -> str:
@@ -73,7 +68,7 @@ def _section(result: Result, pictures: str) -> Iterator[str]:
     smaller = f" Not the paper's scale: {result.smaller}." if result.smaller else ""
     missing = f" Not run: {_listed(result.missing)}." if result.missing else ""
     minutes = f"{result.minutes:.0f}" if result.minutes >= 1 else f"{result.minutes:.1f}"
-    yield f"Scale `{result.scale}`, {_seeds(result)}, {minutes} minutes of work.{smaller}{missing}\n\n"
+    yield f"Scale `{result.scale}`, {result.repetitions}, {minutes} minutes of work.{smaller}{missing}\n\n"
     place = folder_of(Path(pictures), kind.name, result.scale)
     yield f"![{result.title}]({place.as_posix()}/figure.png)\n\n"
     for claim in result.claims:
@@ -99,7 +94,7 @@ def _claim(claim: Claim) -> Iterator[str]:
 
 def _briefly(result: Result) -> Iterator[str]:
     verdicts = "; ".join(f"{claim.text}: {claim.verdict}" for claim in result.claims)
-    yield f"At scale `{result.scale}` ({_seeds(result)}; {result.smaller}): {verdicts}.\n\n"
+    yield f"At scale `{result.scale}` ({result.repetitions}; {result.smaller}): {verdicts}.\n\n"
 
 
 def _table(result: Result) -> Iterator[str]:

@@ -12,10 +12,10 @@ from manyheads.core.errors import UserError
 from manyheads.core.files import write_text
 from manyheads.core.machine import machine_facts
 from manyheads.core.plain import to_json
-from manyheads.core.sealed import fingerprint
+from manyheads.core.sealed import fingerprint_of
 from manyheads.core.settings import as_dict
 from manyheads.reproduce.claims import Check, Claim, Verdict, overall
-from manyheads.reproduce.experiment import EXPERIMENTS, Cell, Experiment, Facts, Measured, Scale
+from manyheads.reproduce.experiment import Cell, Experiment, Facts, Measured, Scale
 
 __all__ = ["Record", "Result", "folder_of", "key_of", "rounded", "shown"]
 
@@ -87,13 +87,14 @@ class Result:
         return sorted({record.seed for record in self.records})
 
     @property
+    def repetitions(self) -> str:
+        """The number of seeds, in words."""
+        return f"{len(self.seeds)} seed{'s' if len(self.seeds) != 1 else ''}"
+
+    @property
     def minutes(self) -> float:
         """Working time of all parts."""
         return sum(record.seconds for record in self.records) / 60
-
-    @property
-    def experiment_settings(self) -> Experiment:
-        return EXPERIMENTS.find(self.experiment)(**self.settings)
 
     def to_json(self) -> dict[str, Any]:
         table = asdict(self)
@@ -152,7 +153,7 @@ def folder_of(out: Path, experiment: str, scale: Scale) -> Path:
 
 def key_of(experiment: Experiment, part: str, seed: int) -> str:
     """A hash of the settings on which a part's facts depend."""
-    return fingerprint(to_json(experiment.recipe(part, seed), sort_keys=True).encode())
+    return fingerprint_of(experiment.recipe(part, seed))
 
 
 def rounded(value: Any) -> Any:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from manyheads.core.plain import to_json
 from manyheads.core.round_end import RoundEnd
-from manyheads.core.sealed import fingerprint
+from manyheads.core.sealed import fingerprint_of
 from manyheads.core.settings import as_dict
 from manyheads.data import Federation
 from manyheads.reproduce.experiment import Facts, Place
@@ -45,7 +44,7 @@ def trained(config: Config, place: Place) -> tuple[Run, Federation]:
     config = replace(config, engine=place.engine, checkpoint_seconds=30.0)
     algorithm, model, federation, made = assemble(config)
     name = f"{algorithm.name}-{federation.name}-s{config.seed}"
-    key = fingerprint(to_json(recipe_of(config), sort_keys=True).encode())[:DIGITS]
+    key = fingerprint_of(recipe_of(config))[:DIGITS]
     folder = place.folder / f"{re.sub(r'[^a-zA-Z0-9.-]', '_', name)}-{key}"
 
     def on_round(end: RoundEnd) -> None:

@@ -47,8 +47,8 @@ class Config(Training):
     data: Table = Field(default_factory=lambda: {"name": "digits"})
     """where the samples come from"""
     partition: str | Table = ""
-    """how they are divided: iid, classes:3, shards:2, dirichlet:0.6, dirichlet-shares:0.6, lognormal:1, key:NAME or just NAME (writer, user),
-    femnist-recipe, fallah, class-split; in a file also a table (mixture)"""
+    """how they are divided: iid, classes:3, shards:2, dirichlet:0.6, dirichlet-shares:0.6, lognormal:1, key:NAME or just NAME
+    (writer, user), femnist-recipe, fallah, class-split; in a file also a table (mixture)"""
     clients: Annotated[int, Field(ge=0)] = 0
     """number of clients; 0: 20, or the data's own number"""
     new_clients: Annotated[float, Field(ge=0)] = 0.0
