@@ -10,15 +10,17 @@ from typing import Any, ClassVar
 import pytest
 from commands import call
 
-from manyheads.core.errors import UserError
+from manyheads.core.errors import Diverged, UserError
 from manyheads.core.settings import settings
 from manyheads.reproduce import EXPERIMENTS, Experiment, Result, reproduce
 from manyheads.reproduce.claims import Claim, above
 from manyheads.reproduce.drawing import banded, row
 from manyheads.reproduce.experiment import Cell, Facts, Measured, Place, Scale
+from manyheads.reproduce.page import page
 
 MEASURED: list[tuple[str, int]] = []
 FAILS: set[tuple[str, int]] = set()
+DIVERGES: set[tuple[str, int]] = set()
 
 
 @settings
@@ -41,6 +43,8 @@ class Growth(Experiment):
     def measure(self, part: str, seed: int, place: Place) -> Facts:
         if (part, seed) in FAILS:
             raise KeyboardInterrupt
+        if (part, seed) in DIVERGES:
+            raise Diverged("not finite")
         MEASURED.append((part, seed))
         slope = self.slope if part == "steep" else 1.0
         return {"values": [slope * x + 0.1 * seed for x in range(self.points)]}
@@ -68,6 +72,7 @@ class Growth(Experiment):
 def places(tmp_path, monkeypatch) -> Iterator[dict[str, Path]]:
     MEASURED.clear()
     FAILS.clear()
+    DIVERGES.clear()
     monkeypatch.chdir(tmp_path)
     EXPERIMENTS.register(Growth)
     yield {"out": tmp_path / "results", "work": tmp_path / "work"}
@@ -181,3 +186,15 @@ def test_the_command(places, capsys):
     assert rows["toy2000.figure1", "paper"]["status"] == "not run"
     assert call("reproduce", "toy2000.figure9") == 2
     assert "did you mean 'toy2000.figure1'" in capsys.readouterr().err
+
+
+def test_a_part_that_diverges_is_a_result_and_told(places):
+    DIVERGES.add(("flat", 1))
+    result = done(places)
+    assert result.diverged == ["flat"]
+    assert not result.missing
+    assert len(result.records) == 4
+    assert result.claims[0].verdict == "undecided"  # two seeds of one, one of the other
+    assert "Diverged: flat" in page(places["out"], "../results")
+    DIVERGES.clear()
+    assert done(places).diverged == ["flat"]  # it is not tried again

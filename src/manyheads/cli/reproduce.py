@@ -134,6 +134,8 @@ def _show(result: Result, folder: Path) -> None:
         console.print(table)
     if result.missing:
         console.print(f"  not run: {len(result.missing)} parts, from {result.missing[0]} on")
+    if result.diverged:
+        console.print(f"  diverged: {', '.join(result.diverged)}")
     console.print(f"  in {folder}")
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from manyheads.core.errors import Damaged, one_of
+from manyheads.core.errors import Damaged, Diverged, one_of
 from manyheads.core.files import replacing, write_text
 from manyheads.core.machine import this_machine
 from manyheads.core.plain import plain
@@ -20,7 +20,7 @@ from manyheads.engines.engine import Engine
 from manyheads.engines.executor import working
 from manyheads.reproduce.drawing import titled
 from manyheads.reproduce.experiment import Experiment, Place, Scale
-from manyheads.reproduce.records import Record, Result, folder_of, key_of, measured, rounded
+from manyheads.reproduce.records import DIVERGED, Record, Result, folder_of, key_of, measured, rounded
 
 __all__ = ["PICTURES", "Follow", "reproduce"]
 
@@ -134,6 +134,8 @@ def _measure(experiment: Experiment, common: tuple[Path, bool], task: _Task) -> 
         say("begun")
         place = Place(work / RUNS, say, Engine(workers=task.workers))
         facts = rounded(plain(experiment.measure(task.part, task.seed, place)))
+    except Diverged as error:  # that is a result, too
+        facts = {DIVERGED: str(error)}
     finally:
         doing.unlink(missing_ok=True)
     seconds = round(time.monotonic() - started, 1)

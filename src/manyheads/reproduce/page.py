@@ -67,6 +67,7 @@ def _section(result: Result, pictures: str) -> Iterator[str]:
     kind = EXPERIMENTS.find(result.experiment)
     smaller = f" Not the paper's scale: {result.smaller}." if result.smaller else ""
     missing = f" Not run: {_listed(result.missing)}." if result.missing else ""
+    missing += f" Diverged: {_listed(result.diverged)}." if result.diverged else ""
     minutes = f"{result.minutes:.0f}" if result.minutes >= 1 else f"{result.minutes:.1f}"
     yield f"Scale `{result.scale}`, {result.repetitions}, {minutes} minutes of work.{smaller}{missing}\n\n"
     place = folder_of(Path(pictures), kind.name, result.scale)

@@ -17,10 +17,12 @@ from manyheads.core.settings import as_dict
 from manyheads.reproduce.claims import Check, Claim, Verdict, overall
 from manyheads.reproduce.experiment import Cell, Experiment, Facts, Measured, Scale
 
-__all__ = ["Record", "Result", "folder_of", "key_of", "rounded", "shown"]
+__all__ = ["DIVERGED", "Record", "Result", "folder_of", "key_of", "rounded", "shown"]
 
 SCHEMA = 1
 FILE = "result.json"
+DIVERGED = "diverged"
+"""the only fact of a part whose training diverged: the error"""
 DIGITS = 7
 """significant digits that are kept of a measured number"""
 
@@ -64,7 +66,7 @@ class Result:
         kept = tuple(records)
         found = measured(kept)
         claims = tuple(experiment.claims(found)) if found else ()
-        missing = tuple(part for part in experiment.parts() if part not in found)
+        missing = tuple(part for part in experiment.parts() if part not in {record.part for record in kept})
         verdict = overall([claim.verdict for claim in claims if not claim.found_here])
         return cls(
             experiment.name,
@@ -85,6 +87,11 @@ class Result:
     @property
     def seeds(self) -> list[int]:
         return sorted({record.seed for record in self.records})
+
+    @property
+    def diverged(self) -> list[str]:
+        """Parts whose training diverged with some seed."""
+        return list(dict.fromkeys(record.part for record in self.records if DIVERGED in record.facts))
 
     @property
     def repetitions(self) -> str:
@@ -138,9 +145,9 @@ class Result:
 
 
 def measured(records: Iterable[Record]) -> Measured:
-    """Facts by part and seed."""
+    """Facts by part and seed, without those that diverged."""
     found: dict[str, dict[int, Facts]] = {}
-    for record in sorted(records, key=lambda r: r.seed):
+    for record in sorted((r for r in records if DIVERGED not in r.facts), key=lambda r: r.seed):
         found.setdefault(record.part, {})[record.seed] = record.facts
     return found
 

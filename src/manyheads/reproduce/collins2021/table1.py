@@ -25,20 +25,24 @@ ALONE = "Local Only"
 """the row that is not federated; in the paper's first column it is 2.1 points above FedRep"""
 CLOSE = 2.0
 """points"""
+FEWEST = 100
+"""clients of the paper's columns, at least"""
 TUNE = FineTune(scope="head", epochs=10, lr=0.01, momentum=0.5, weight_decay=1e-4)
 
 
 def cell_config(column: Column, algorithm: Mapping[str, Any], seed: int, share: float = 1.0) -> Config:
     """The run of a method in a column of the table; ``share`` is the fraction of the column's rounds."""
     name, rounds = algorithm["name"], max(1, round(share * column.rounds))
-    epochs = {"epochs": column.epochs} if "epochs" in algorithm else {}
-    batches = {"batch": column.batch}
+    own: dict[str, Any] = {"batch": column.batch}
+    if "epochs" in algorithm:
+        own["epochs"] = column.epochs
     if name == "fedrep":
-        epochs = {"body_epochs": column.epochs}
+        own["body_epochs"] = column.epochs
     if name == "perfedavg":
-        batches |= {"outer_batch": column.batch, "hessian_batch": column.batch}
+        own |= {"outer_batch": column.batch, "hessian_batch": column.batch}
     if name == "l2gd":  # its round is a step or a move of all, and only a move after a step communicates
         rounds = round(rounds / (algorithm["p"] * (1 - algorithm["p"])))
+        own["eta"] = algorithm["eta"] * min(1, column.clients / FEWEST)  # its steps are eta over the clients
     return Config(
         data=dict(column.data),
         partition=column.partition,
@@ -47,7 +51,7 @@ def cell_config(column: Column, algorithm: Mapping[str, Any], seed: int, share: 
         rounds=rounds,
         seed=seed,
         model=dict(column.model),
-        algorithm={**algorithm, **epochs, **batches},
+        algorithm={**algorithm, **own},
         finetune=TUNE,
         evaluate=Evaluate(every=max(1, rounds // 10), report="mean_last_10") if share == 1 else Evaluate(every=rounds),
     )
@@ -66,7 +70,8 @@ class Table1(Experiment):
         paper's number of rounds) of the model that each method defines: the one shared model, or each client's own. "+FT": after ten
         more epochs on the head. Participation 0.1 (all 15 or 20 clients in the small stand-ins), SGD with step 0.01, momentum
         0.5 and weight decay 1e-4, batches of 10, no augmentation; constants of the baselines as in the authors' scripts. L2GD,
-        whose iteration is one step or one move of all clients, makes as many iterations as have that number of communications."""
+        whose iteration is one step or one move of all clients, makes as many iterations as have that number of communications; its
+        step, which is divided by the number of clients, is kept at 0.1 in the small stand-ins."""
     scales: ClassVar[Mapping[Scale, Mapping[str, Any]]] = {
         "quick": {"columns": (FIRST,), "share": 0.1},
         "paper": {},
