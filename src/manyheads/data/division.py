@@ -20,9 +20,9 @@ NEVER = -1
 
 
 def set_aside(
-    samples: Samples, fraction: float, seed: int, *address: int, strata: Strata = lambda y: None
+    samples: Samples, fraction: float, seed: int, *address: int, strata: Strata = lambda y: None, first: int = 0
 ) -> np.ndarray:
-    """A mask of the samples to set aside: ``fraction`` of each client's, never all.
+    """A mask of the samples to set aside: ``fraction`` of each client's, never all. ``first`` is the first one's number.
 
     Samples with times: the latest. Samples with groups: whole groups, of which no group is split. Of strata, each gives
     its share, as exactly as possible.
@@ -33,7 +33,7 @@ def set_aside(
     for client in range(len(samples)):
         own = samples.span(client)
         y = samples.y[own]
-        rng = generator(seed, Purpose.SPLIT, *address, client)
+        rng = generator(seed, Purpose.SPLIT, *address, first + client)
         count = min(round(fraction * len(y)), max(len(y) - 1, 0))
         if not count:
             continue
@@ -46,7 +46,7 @@ def set_aside(
     return mask
 
 
-def fold_numbers(samples: Samples, count: int, seed: int, strata: Strata) -> np.ndarray:
+def fold_numbers(samples: Samples, count: int, seed: int, strata: Strata, first: int = 0) -> np.ndarray:
     """The fold that tests each sample. A client's only sample or group is never tested: nothing would be left to train on.
 
     Samples with times: a client's are cut into ``count + 1`` blocks in the order of time, and fold ``k`` tests block
@@ -59,7 +59,7 @@ def fold_numbers(samples: Samples, count: int, seed: int, strata: Strata) -> np.
         if samples.times is not None:
             numbers[own] = _blocks(samples.times[own], count + 1) - 1
             continue
-        rng = generator(seed, Purpose.SPLIT, 2, client)
+        rng = generator(seed, Purpose.SPLIT, 2, first + client)
         groups = samples.groups[own] if samples.groups is not None else np.arange(samples.sizes[client])
         if len(np.unique(groups)) < 2:
             continue

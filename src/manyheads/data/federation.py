@@ -69,6 +69,8 @@ class Federation:
     """warnings from reading the data: what can be used, but may be a mistake"""
     own_test: bool = False
     """the data came with this test part; otherwise any other samples could be the test part"""
+    first: int = 0
+    """number of its first client: not 0 at a real site, which holds one client of a larger federation"""
 
     def __post_init__(self) -> None:
         for names in ("client_names", "label_names"):

@@ -30,7 +30,7 @@ def with_validation(federation: Federation, fraction: float, seed: int, by_label
         federation = replace(federation, new=with_validation(federation.new, fraction, seed, by_label))
     train, _, test = numbered_parts(federation)
     strata = task_named(federation.task).strata if by_label else lambda y: None
-    aside = set_aside(train, fraction, seed, 1, strata=strata)
+    aside = set_aside(train, fraction, seed, 1, strata=strata, first=federation.first)
     return _divided(federation, train.where(~aside), train.where(aside), test)
 
 
@@ -51,7 +51,7 @@ def folds(federation: Federation, count: int, seed: int) -> list[Federation]:
     if count == 1:
         return [federation]
     whole = Samples.merged([part for part in numbered_parts(federation) if part is not None])
-    number = fold_numbers(whole, count, seed, task_named(federation.task).strata)
+    number = fold_numbers(whole, count, seed, task_named(federation.task).strata, federation.first)
     past = whole.times is not None
     return [
         _divided(federation, whole.where(number < k if past else number != k), None, whole.where(number == k))

@@ -8,16 +8,16 @@ each process only once.
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import torch
 
 from manyheads.core.interrupts import held as signals_held
 from manyheads.engines.workers import Workers
 
-__all__ = ["Executor", "InProcess", "Pool", "one_thread", "working"]
+__all__ = ["Ask", "Asking", "Executor", "InProcess", "Pool", "answered", "one_thread", "working"]
 
 H = TypeVar("H")
 H_co = TypeVar("H_co", covariant=True)
@@ -31,6 +31,29 @@ class Executor(Protocol[H_co]):
 
     def map(self, job: Callable[[H_co, C, T], R], common: C, tasks: Sequence[T]) -> Iterator[R]:
         """The results of ``job(held, common, task)``, in the order of the tasks."""
+
+
+class Ask(NamedTuple):
+    """Work that somebody else is to do: the arguments of :meth:`Executor.map`."""
+
+    job: Callable[..., Any]
+    common: Any
+    tasks: Sequence[Any]
+
+
+Asking: TypeAlias = Generator[Ask, Iterable[Any], R]
+"""a computation that yields each :class:`Ask` and is sent its results, in the order of the tasks; so many can go on in turn"""
+
+
+def answered(asking: Asking[R], executor: Executor[Any]) -> R:
+    """What a computation returns, all its work done by one executor."""
+    try:
+        ask = next(asking)
+        while True:
+            ask = asking.send(executor.map(*ask))
+    except StopIteration as end:
+        result: R = end.value
+        return result
 
 
 class InProcess(Generic[H]):

@@ -14,9 +14,9 @@ from manyheads.core.tasks import task_named
 from manyheads.core.trees import State
 from manyheads.data import Federation
 from manyheads.engines.chunks import chunked
-from manyheads.engines.executor import Executor
+from manyheads.engines.executor import Ask, Asking
 from manyheads.engines.jobs import ToEvaluate, evaluate_chunk
-from manyheads.engines.workbench import Members, Workbench
+from manyheads.engines.workbench import Members
 from manyheads.metrics import Scores, metrics_for
 from manyheads.models import TriedModel
 from manyheads.run.protocol import Evaluate
@@ -35,17 +35,17 @@ class Evaluator:
     training: Training
     store: PersonalStore
 
-    def __call__(
-        self, executor: Executor[Workbench], round: Round, server: State, cohort: Sequence[int]
-    ) -> dict[str, Any]:
+    def __call__(self, round: Round, server: State, cohort: Sequence[int]) -> Asking[dict[str, Any]]:
         """The entries ``evaluation`` and ``also`` of the round's record, each only in rounds in which it is due."""
         protocol, rounds = self.training.evaluate, self.training.rounds
         due = protocol.due(round.index, rounds)
         found: dict[str, Any] = {}
         if due:
-            found["evaluation"] = self._evaluate(executor, round, server, protocol, cohort)
+            found["evaluation"] = yield from self._evaluate(round, server, protocol, cohort)
         if round.index == rounds or (due and protocol.also == "always"):
-            found["also"] = [self._evaluate(executor, round, server, other, cohort) for other in self._others()]
+            found["also"] = []
+            for other in self._others():
+                found["also"].append((yield from self._evaluate(round, server, other, cohort)))
         return found
 
     def _others(self) -> Iterator[Evaluate]:
@@ -60,8 +60,8 @@ class Evaluator:
                 yield replace(last, model="finetuned", who="new")
 
     def _evaluate(
-        self, executor: Executor[Workbench], round: Round, server: State, protocol: Evaluate, cohort: Sequence[int]
-    ) -> dict[str, Any]:
+        self, round: Round, server: State, protocol: Evaluate, cohort: Sequence[int]
+    ) -> Asking[dict[str, Any]]:
         what = protocol.evaluation(self.algorithm, self.training.finetune)
         federation = self.federation
         if protocol.who == "new":
@@ -75,7 +75,7 @@ class Evaluator:
         tasks = [(Members.of(rows, first), self._personal(server, rows, new)) for rows in chunks]
         further = protocol.is_reported(round.index, self.training.rounds)
         metrics = tuple(metrics_for(task_named(federation.task), protocol.metrics, further))
-        found = list(executor.map(evaluate_chunk, ToEvaluate(round, what, server, metrics), tasks))
+        found = list((yield Ask(evaluate_chunk, ToEvaluate(round, what, server, metrics), tasks)))
         ids = np.concatenate([np.array(c) for c in chunks])
         order = np.argsort(ids)
         summary = protocol.summary(ids[order], Scores.joined(found, order), metrics)

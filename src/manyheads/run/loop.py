@@ -22,9 +22,9 @@ from manyheads.core.tasks import task_named
 from manyheads.core.trees import State
 from manyheads.data import Federation
 from manyheads.engines.chunks import chunked
-from manyheads.engines.executor import Executor
+from manyheads.engines.executor import Ask, Asking
 from manyheads.engines.jobs import Broadcast, Chunk, train_chunk
-from manyheads.engines.workbench import Members, Workbench
+from manyheads.engines.workbench import Members
 from manyheads.models import TriedModel
 from manyheads.monitors import Monitors
 from manyheads.run.directory import RunDirectory
@@ -67,18 +67,15 @@ class Loop:
     done: int
 
     def run(
-        self,
-        executor: Executor[Workbench],
-        on_round: Callable[[RoundEnd], None],
-        enough: Callable[[History], bool] = lambda history: False,
-    ) -> None:
-        """Run the remaining rounds, or until ``enough``."""
+        self, on_round: Callable[[RoundEnd], None], enough: Callable[[History], bool] = lambda history: False
+    ) -> Asking[None]:
+        """Run the remaining rounds, or until ``enough``; who trains and evaluates the clients is up to the caller."""
         saved = time.monotonic()
         for index in range(self.done + 1, self.training.rounds + 1):
             if enough(self.history):
                 self._commit()
                 return
-            end = self._round_within_range(executor, index)
+            end = yield from self._round_within_range(index)
             self.history.append(end.record)
             self.done = index
             on_round(end)
@@ -90,23 +87,23 @@ class Loop:
     def _commit(self) -> None:
         self.directory.commit(self.done, self.server, self.store, self.history)
 
-    def _round_within_range(self, executor: Executor[Workbench], index: int) -> RoundEnd:
+    def _round_within_range(self, index: int) -> Asking[RoundEnd]:
         """Run a round; torch's error for a step size out of the range of its number type becomes :class:`Diverged`."""
         try:
-            return self._round(executor, index)
+            return (yield from self._round(index))
         except RuntimeError as error:
             if "without overflow" not in str(error):
                 raise
             cause = likely_cause(self.algorithm, len(self.federation))
             raise Diverged(f"round {index}: a number is too large to compute with", fix=cause) from error
 
-    def _round(self, executor: Executor[Workbench], index: int) -> RoundEnd:
+    def _round(self, index: int) -> Asking[RoundEnd]:
         started = time.perf_counter()
         cohort = sample_cohort(self.training, len(self.federation), index, self.algorithm.everyone(index))
         round = Round(index, self.training.seed, len(self.federation), len(cohort))
         common, chunks = self._broadcast(round), self._chunks(round, cohort)
         losses, passes, parts = [], [], []
-        for trained in executor.map(train_chunk, common, chunks):
+        for trained in (yield Ask(train_chunk, common, chunks)):
             losses.append(trained.losses)
             passes.append(trained.passes)
             parts.append(trained.accepted)
@@ -130,7 +127,7 @@ class Loop:
         end = RoundEnd(record, self.server, partial(_uploads, parts), self.store.read)
         if self.training.monitor:
             record["monitors"] = self._monitors(end)
-        record |= self._evaluation(executor, round, self.server, cohort)
+        record |= yield from self._evaluation(round, self.server, cohort)
         return end
 
     def _broadcast(self, round: Round) -> Broadcast:

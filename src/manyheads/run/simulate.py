@@ -18,6 +18,7 @@ from manyheads.core.store import PersonalStore
 from manyheads.data import Federation
 from manyheads.engines.class_weights import Weighing
 from manyheads.engines.engine import Engine
+from manyheads.engines.executor import answered
 from manyheads.engines.workbench import Keep, Workbench, at_work
 from manyheads.models import Model
 from manyheads.run.about import About
@@ -129,7 +130,7 @@ def run_training(
         settings = (engine.mode, engine.resolved_device(), keep, training.class_weights)
         bench = Workbench(algorithm, tried, federation, *settings)
         with at_work(bench, engine) as executor:
-            loop.run(executor, on_round or (lambda _: None), enough)
+            answered(loop.run(on_round or (lambda _: None), enough), executor)
     finally:
         directory.unlock()
     return Run(algorithm, model, training, loop.server, history, directory, store, temporary, tried)

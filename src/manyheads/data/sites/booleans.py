@@ -6,10 +6,11 @@ from collections.abc import Collection
 
 import numpy as np
 
-__all__ = ["are_booleans", "as_booleans"]
+__all__ = ["WORDS", "are_booleans", "as_booleans"]
 
 PAIRS = (("false", "true"), ("f", "t"), ("no", "yes"), ("n", "y"), ("nein", "ja"))
 """words for 0 and 1, in lower case"""
+WORDS = frozenset(word for pair in PAIRS for word in pair)
 NUMBER = {word: number for pair in PAIRS for number, word in enumerate(pair)}
 
 
@@ -21,7 +22,7 @@ def are_booleans(words: Collection[str]) -> bool:
     """
     found = {w.lower() for w in words}
     touched = [set(pair) for pair in PAIRS if found & set(pair)]
-    return bool(found) and found <= NUMBER.keys() and (len(touched) == 1 or all(pair <= found for pair in touched))
+    return bool(found) and found <= WORDS and (len(touched) == 1 or all(pair <= found for pair in touched))
 
 
 def as_booleans(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from manyheads.data.sites.problems import Problem
 from manyheads.data.sites.reading import Reading, Site
 from manyheads.data.sites.values import as_numbers, as_text, is_missing
 
-__all__ = ["check_task", "clean_feature", "clean_labels", "task_of", "unclear_numbers"]
+__all__ = ["LabelEvidence", "check_task", "clean_feature", "clean_labels", "task_told", "unclear_numbers"]
 
 FEW_LABELS = 30
 """a label column of whole numbers with more distinct values than this is a regression target"""
@@ -63,18 +63,41 @@ def check_task(reading: Reading, label: np.ndarray) -> Problem | None:
     return Problem("error", reading.path, message, "survival has two: --data.label TIME,EVENT; other tasks have one")
 
 
-def task_of(reading: Reading, labels: Sequence[np.ndarray]) -> str:
-    """The task that was asked for, or the one that fits the labels."""
-    if any(y.ndim == 2 for y in labels):
+@dataclass(frozen=True)
+class LabelEvidence:
+    """What one site's label column tells about the task."""
+
+    columns: int
+    """2 for survival"""
+    numbers: int
+    texts: int
+    fractions: bool
+    """whether some numbers are not whole"""
+    values: tuple[float, ...]
+    """the distinct numbers, as far as that they are few can be told"""
+
+    @classmethod
+    def of(cls, y: np.ndarray, least: int = 1) -> LabelEvidence:
+        """Of a label column; numbers that fewer than ``least`` rows have are not told."""
+        if y.ndim == 2:
+            return cls(2, len(y), 0, True, ())
+        values, wrong = as_numbers(y)
+        known = values[np.isfinite(values)]
+        distinct, counts = np.unique(known, return_counts=True)
+        told = distinct[counts >= least][: FEW_LABELS + 1]
+        return cls(1, len(known), int(wrong.sum()), bool((known != np.round(known)).any()), tuple(told.tolist()))
+
+
+def task_told(reading: Reading, sites: Sequence[LabelEvidence]) -> str:
+    """The task that was asked for, or the one that fits what all sites tell about their labels."""
+    if any(site.columns == 2 for site in sites):
         return "survival"
     if reading.task != "auto":
         return reading.task
-    pairs = [as_numbers(y) for y in labels]
-    numbers = np.concatenate([n for n, _ in pairs])
-    numbers = numbers[np.isfinite(numbers)]
-    text = sum(int(wrong.sum()) for _, wrong in pairs)
-    quantity = (numbers != np.round(numbers)).any() or (not text and len(np.unique(numbers)) > FEW_LABELS)
-    return "regression" if quantity and text < len(numbers) else "classification"
+    texts, numbers = sum(site.texts for site in sites), sum(site.numbers for site in sites)
+    distinct = {value for site in sites for value in site.values}
+    quantity = any(site.fractions for site in sites) or (not texts and len(distinct) > FEW_LABELS)
+    return "regression" if quantity and texts < numbers else "classification"
 
 
 def clean_labels(sites: Sequence[Site], label: str, task: str) -> tuple[list[Site], list[Problem]]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -13,10 +13,39 @@ from manyheads.core.errors import UserError
 from manyheads.core.settings import settings
 from manyheads.data.sites.moments import Moments
 
-__all__ = ["OFTEN", "Columns", "often_missing"]
+__all__ = ["OFTEN", "Columns", "Statistics", "often_missing"]
 
 OFTEN, FEWEST = 0.05, 5
 """a column gets an indicator if more than this share of a site's values is missing, and at least so many"""
+
+
+@dataclass(frozen=True, eq=False)
+class Statistics:
+    """What a site's training rows say about its columns, of which :meth:`Columns.fit` needs to know no row."""
+
+    rows: int
+    moments: Moments
+    """of the columns of numbers"""
+    categories: Mapping[str, Collection[str | None]]
+    """the values of each column of categories; None if some are missing"""
+    target: Moments | None = None
+    """of the target of a regression"""
+
+    @classmethod
+    def of(
+        cls,
+        table: Mapping[str, np.ndarray],
+        rows: np.ndarray,
+        numbers: Sequence[str],
+        categories: Sequence[str],
+        target: str = "",
+    ) -> Statistics:
+        return cls(
+            len(rows),
+            Moments.of(_stacked(table, numbers)[rows]),
+            {c: set(table[c][rows]) for c in categories},
+            Moments.of(table[target][rows, None]) if target else None,
+        )
 
 
 @settings
@@ -76,8 +105,7 @@ class Columns:
     @classmethod
     def fit(
         cls,
-        tables: Sequence[Mapping[str, np.ndarray]],
-        train: Sequence[np.ndarray],
+        sites: Sequence[Statistics],
         numbers: Sequence[str],
         categories: Sequence[str],
         indicate: bool | Literal["auto"] = False,
@@ -88,16 +116,15 @@ class Columns:
         ``indicate`` says which numbers get an indicator: none, all that are missing in some row, or, with auto, those
         that are often missing at some site.
         """
-        own = [Moments.of(_stacked(t, numbers)[rows]) for t, rows in zip(tables, train, strict=True)]
-        shared = Moments.merged(own)
+        shared = Moments.merged([site.moments for site in sites])
         varies = shared.low < shared.high
-        seen = {c: {v for t, rows in zip(tables, train, strict=True) for v in t[c][rows]} for c in categories}
-        kept = {c: tuple(sorted(values - {None})) for c, values in seen.items() if len(values) > 1}
+        seen = {c: set[str | None]().union(*(site.categories[c] for site in sites)) for c in categories}
+        kept = {c: tuple(sorted(v for v in values if v is not None)) for c, values in seen.items() if len(values) > 1}
         constant = [n for n, v in zip(numbers, varies, strict=True) if not v]
         told = np.zeros(len(numbers), bool)
-        for moments, rows in zip(own, train, strict=True):
-            missing = len(rows) - moments.count
-            told |= often_missing(missing, len(rows)) if indicate == "auto" else (missing > 0) & indicate
+        for site in sites:
+            missing = site.rows - site.moments.count
+            told |= often_missing(missing, site.rows) if indicate == "auto" else (missing > 0) & indicate
         return cls(
             numbers=tuple(n for n, v in zip(numbers, varies, strict=True) if v),
             mean=tuple(shared.mean[varies].tolist()),

@@ -4,41 +4,72 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from manyheads.core.words import quoted
-from manyheads.data.sites.booleans import are_booleans, as_booleans
+from manyheads.data.sites.booleans import WORDS, are_booleans, as_booleans
 from manyheads.data.sites.dates import as_days, date_order, like_date
 from manyheads.data.sites.problems import Problem
 from manyheads.data.sites.reading import Site
 from manyheads.data.sites.values import as_numbers
 
-__all__ = ["WRONG", "Kind", "date_orders", "kind_of", "kinds_told", "values_of"]
+__all__ = ["WRONG", "Evidence", "Kind", "date_orders", "kind_of", "kind_told", "kinds_told", "values_of"]
 
 Kind = Literal["number", "boolean", "date", "category"]
 WRONG = {"number": "text in a column of numbers", "boolean": "neither true nor false", "date": "not a date"}
 """what a value is that does not fit the kind of its column"""
 
 
+@dataclass(frozen=True)
+class Evidence:
+    """What one site's column tells about its kind, in counts."""
+
+    numbers: int
+    texts: int
+    dates: int
+    """texts that have the form of a date"""
+    words: tuple[str, ...]
+    """words for booleans among the texts, in lower case"""
+    others: int
+    """texts that are no such words"""
+    zero_or_one: bool
+    """whether all numbers are 0 or 1"""
+
+    @classmethod
+    def of(cls, column: np.ndarray) -> Evidence:
+        values, wrong = as_numbers(column)
+        known = values[~np.isnan(values)]
+        texts = Counter[str](column[wrong].tolist())
+        words = sorted({w for t in texts if (w := t.lower()) in WORDS})
+        others = sum(count for text, count in texts.items() if text.lower() not in WORDS)
+        dates = sum(count for text, count in texts.items() if like_date(text))
+        zero_or_one = bool(np.isin(known, (0, 1)).all())
+        return cls(len(known), texts.total(), dates, tuple(words), others, zero_or_one)
+
+
+def kind_told(sites: Sequence[Evidence]) -> Kind:
+    """The kind of a column, from what all sites tell: that of most of its values, since a few others are mistakes."""
+    numbers, texts, dates, others = (
+        sum(getattr(site, name) for site in sites) for name in ("numbers", "texts", "dates", "others")
+    )
+    words = {word for site in sites for word in site.words}
+    if not others and are_booleans(words) and all(site.zero_or_one for site in sites):
+        return "boolean"
+    if 2 * dates > numbers + texts:
+        return "date"
+    return "category" if texts > numbers else "number"
+
+
 def kind_of(columns: Sequence[np.ndarray]) -> Kind:
-    """The kind of a column, from all sites' values: that of most of them, since a few others are mistakes.
+    """The kind of a column, from all sites' values.
 
     >>> [kind_of([np.array(v, object)]) for v in (["1", "x", "2"], ["a", "1", "b"], ["no", "yes"], ["2021-04-03", None])]
     ['number', 'category', 'boolean', 'date']
     """
-    numbers, texts, zero_or_one = 0, Counter[str](), True
-    for column in columns:
-        values, wrong = as_numbers(column)
-        known = values[~np.isnan(values)]
-        numbers, zero_or_one = numbers + len(known), zero_or_one and bool(np.isin(known, (0, 1)).all())
-        texts.update(column[wrong].tolist())
-    if are_booleans(texts) and zero_or_one:
-        return "boolean"
-    if 2 * sum(count for text, count in texts.items() if like_date(text)) > numbers + texts.total():
-        return "date"
-    return "category" if texts.total() > numbers else "number"
+    return kind_told([Evidence.of(column) for column in columns])
 
 
 def values_of(column: np.ndarray, kind: Kind, order: str = "") -> tuple[np.ndarray, np.ndarray]:

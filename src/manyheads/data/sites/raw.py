@@ -11,7 +11,7 @@ import numpy as np
 from manyheads.core.errors import UserError
 from manyheads.data.hashes import sample_hashes
 from manyheads.data.samples import Samples
-from manyheads.data.sites.columns import Columns
+from manyheads.data.sites.columns import Columns, Statistics
 from manyheads.data.sites.moments import Moments
 from manyheads.data.sites.survey import Survey
 
@@ -76,14 +76,30 @@ class RawTables:
         return tuple(columns.of_site(site.columns, rows) for site, rows in sites)
 
     def _columns(self, train: Sequence[np.ndarray]) -> Columns:
+        return self.agreed(self.statistics(train))
+
+    def statistics(self, train: Sequence[np.ndarray]) -> list[Statistics]:
+        """What each site's training rows say about its columns."""
         survey = self.survey
+        target = survey.label if survey.task == "regression" and self.scale_target else ""
+        return [
+            Statistics.of(site.columns, rows, survey.numbers, survey.categories, target)
+            for site, rows in zip(survey.sites, train, strict=True)
+        ]
+
+    def agreed(self, sites: Sequence[Statistics]) -> Columns:
+        """How columns become inputs, from the statistics of all sites."""
+        survey = self.survey
+        target = 0.0, 1.0
+        if targets := [site.target for site in sites if site.target]:
+            shared = Moments.merged(targets)
+            target = float(shared.mean[0]), float(shared.deviation[0])
         columns = Columns.fit(
-            [site.columns for site in survey.sites],
-            train,
+            sites,
             survey.numbers,
             survey.categories,
             label=survey.label,
-            target=self._target_scaling(train),
+            target=target,
             booleans=survey.booleans,
             dates=survey.dates,
             **self.how,
@@ -91,14 +107,6 @@ class RawTables:
         if not columns.features:
             raise UserError(f"{survey.path}: no feature varies in the training samples", fix="add samples or features")
         return columns
-
-    def _target_scaling(self, train: Sequence[np.ndarray]) -> tuple[float, float]:
-        survey = self.survey
-        if survey.task != "regression" or not self.scale_target:
-            return 0.0, 1.0
-        targets = [site.columns[survey.label][rows, None] for site, rows in zip(survey.sites, train, strict=True)]
-        shared = Moments.merged([Moments.of(y) for y in targets])
-        return float(shared.mean[0]), float(shared.deviation[0])
 
     def _targets(self, scaling: tuple[float, float]) -> list[np.ndarray]:
         targets = [site.columns[self.survey.label] for site in self.survey.sites]

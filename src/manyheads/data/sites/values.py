@@ -15,6 +15,7 @@ __all__ = [
     "Plain",
     "as_numbers",
     "as_text",
+    "distinct",
     "is_missing",
     "is_text",
     "like_values",
@@ -155,6 +156,11 @@ def like_values(names: Sequence[str]) -> bool:
 def is_missing(values: np.ndarray) -> np.ndarray:
     """A mask of missing values."""
     return np.array([v is None for v in values], bool) if values.dtype == object else np.isnan(values)
+
+
+def distinct(values: np.ndarray) -> set[Any]:
+    """The different values, without missing ones."""
+    return set(values[~is_missing(values)].tolist())
 
 
 def ordered(names: Iterable[str]) -> tuple[str, ...]:
