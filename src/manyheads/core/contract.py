@@ -218,6 +218,10 @@ class Algorithm:
         """The server's next state."""
         return uploads.mean()
 
+    def for_models(self, server: State) -> State:
+        """What of the server's state a client needs to know for its global or personal model."""
+        return server
+
     def global_model(self, server: State) -> Tree | None:
         """The global model, if the method has one."""
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
 import os
 import shutil
 import stat
@@ -22,6 +23,7 @@ __all__ = [
     "locked",
     "replacing",
     "reserved",
+    "sha256",
     "sweep",
     "sync_directory",
     "write_text",
@@ -146,3 +148,9 @@ def sync_directory(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sha256(path: Path) -> str:
+    """The hash of a file."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from manyheads.core.contract import Each, Mean, Round
-from manyheads.core.replies import Accepted, accepted, check_upload, finite_clients
+from manyheads.core.replies import Accepted, Reply, accepted, check_upload, finite_clients
 from manyheads.core.rounds import Weighting, client_round, weights_of
 from manyheads.core.trees import State
 from manyheads.engines.client_data import ClientData
@@ -17,7 +17,17 @@ from manyheads.engines.cohort import LocalCohort
 from manyheads.engines.workbench import Evaluation, Members, Workbench
 from manyheads.metrics import Metric, Scores
 
-__all__ = ["Broadcast", "Chunk", "ToEvaluate", "Trained", "evaluate_chunk", "train_chunk"]
+__all__ = [
+    "Broadcast",
+    "Chunk",
+    "Done",
+    "ToEvaluate",
+    "Trained",
+    "checked",
+    "evaluate_chunk",
+    "reply_of",
+    "train_chunk",
+]
 
 
 @dataclass(frozen=True)
@@ -64,19 +74,48 @@ def train_chunk(bench: Workbench, common: Broadcast, chunk: Chunk) -> Trained:
         pooled = _pooled(bench, common, chunk.members, data, download, kept)
         if pooled is not None:
             return pooled
-    addresses = chunk.members.addresses
-    cohort = LocalCohort(bench.model, data, addresses, common.round, bench.mode)
+    done = _rounded(bench, common, chunk.members, data, download, kept)
+    return checked(done, common.expected, bench.keep.each)
+
+
+@dataclass(frozen=True)
+class Done:
+    """What clients have done in a round, before anybody has checked it."""
+
+    reply: Reply
+    kept: State
+    losses: np.ndarray
+    passes: np.ndarray
+
+
+def reply_of(bench: Workbench, common: Broadcast, chunk: Chunk) -> Done:
+    """Train a chunk of clients where they are; the server is yet to check their replies."""
+    download, kept = bench.on_device(common.download | chunk.own), bench.on_device(chunk.kept)
+    data = bench.training_data(bench.federation, chunk.members.rows)
+    done = _rounded(bench, common, chunk.members, data, download, kept)
+    reply = replace(done.reply, upload=done.reply.upload.map(_to_cpu))
+    return replace(done, reply=reply, kept=done.kept.map(_to_cpu))
+
+
+def _rounded(
+    bench: Workbench, common: Broadcast, members: Members, data: ClientData, download: State, kept: State
+) -> Done:
+    cohort = LocalCohort(bench.model, data, members.addresses, common.round, bench.mode)
     done = client_round(
         bench.algorithm, cohort, download, kept, weighting=common.weighting, keep_local=bench.keep.local
     )
-    found = accepted(done.reply, common.expected)
-    stays = done.kept
+    return Done(done.reply, done.kept, done.losses, cohort.passes)
+
+
+def checked(done: Done, expected: State, each: bool) -> Trained:
+    """The server's check of replies, which are averaged unless ``each`` of them is needed."""
+    found, stays = accepted(done.reply, expected), done.kept
     if found.dropped:
-        good = [i for i, address in enumerate(addresses) if address not in found.dropped]
+        good = [i for i, client in enumerate(done.reply.clients) if client not in found.dropped]
         stays = stays.map(lambda v: v[good])
-    if not bench.keep.each:
+    if not each:
         found = found.averaged()
-    return Trained(_home(found), stays.map(_to_cpu), done.losses, cohort.passes)
+    return Trained(_home(found), stays.map(_to_cpu), done.losses, done.passes)
 
 
 def _pooled(

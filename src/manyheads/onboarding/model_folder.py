@@ -8,7 +8,6 @@ model.pt2, model.onnx the exports, if any
 from __future__ import annotations
 
 import glob
-import hashlib
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -23,7 +22,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from manyheads.core.errors import Damaged, UserError
-from manyheads.core.files import sync_directory
+from manyheads.core.files import sha256, sync_directory
 from manyheads.core.machine import machine_facts
 from manyheads.core.sealed import read_json, write_json
 from manyheads.core.settings import as_dict
@@ -158,11 +157,6 @@ def as_inputs(x: np.ndarray, encoding: Encoding) -> Tensor:
     like = torch.zeros((), dtype=torch.float64 if encoding.dtype == "float64" else torch.float32)
     nobody = np.zeros(len(x), np.int64)
     return ClientData.of(Samples.of([(x, nobody)]), "classification", like, encoding.pixels).x
-
-
-def sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_card(folder: Path) -> dict[str, Any]:

@@ -75,7 +75,9 @@ class Evaluator:
         tasks = [(Members.of(rows, first), self._personal(server, rows, new)) for rows in chunks]
         further = protocol.is_reported(round.index, self.training.rounds)
         metrics = tuple(metrics_for(task_named(federation.task), protocol.metrics, further))
-        found = list((yield Ask(evaluate_chunk, ToEvaluate(round, what, server, metrics), tasks)))
+        found = list(
+            (yield Ask(evaluate_chunk, ToEvaluate(round, what, self.algorithm.for_models(server), metrics), tasks))
+        )
         ids = np.concatenate([np.array(c) for c in chunks])
         order = np.argsort(ids)
         summary = protocol.summary(ids[order], Scores.joined(found, order), metrics)

@@ -12,6 +12,7 @@ from manyheads.core.contract import Algorithm
 from manyheads.core.errors import UserError
 from manyheads.core.history import rounds_recorded
 from manyheads.core.store import PersonalStore
+from manyheads.run.at_sites import kept_of
 from manyheads.run.config import GivenModel
 from manyheads.run.config_file import read_run_config
 from manyheads.run.directory import RunDirectory
@@ -40,7 +41,8 @@ def load(
     if not rounds_on_disk(directory.checkpoints):
         raise UserError(f"{path} has no checkpoint yet", fix="let it run on with --resume")
     clients = config.facts.clients
-    store = PersonalStore(directory.store_path, training.client_state(algorithm, whole.params), clients, read_only=True)
+    kept = kept_of(config.settings["data"], training, algorithm, whole.params)
+    store = PersonalStore(directory.store_path, kept, clients, read_only=True)
     say = say or partial(warnings.warn, stacklevel=3)
     server, history = directory.restore(algorithm.init_server(whole.params, clients), store, say)
     told, newest = rounds_recorded(directory.history_path), rounds_on_disk(directory.checkpoints)[0]

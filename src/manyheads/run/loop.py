@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -25,10 +26,11 @@ from manyheads.engines.chunks import chunked
 from manyheads.engines.executor import Ask, Asking
 from manyheads.engines.jobs import Broadcast, Chunk, train_chunk
 from manyheads.engines.workbench import Members
-from manyheads.models import TriedModel
+from manyheads.models import Model, TriedModel
 from manyheads.monitors import Monitors
 from manyheads.run.directory import RunDirectory
 from manyheads.run.evaluation import Evaluator
+from manyheads.run.result import Run
 from manyheads.run.training import Training
 
 __all__ = ["Loop", "sample_cohort"]
@@ -65,6 +67,13 @@ class Loop:
     server: State
     history: History
     done: int
+    temporary: TemporaryDirectory[str] | None = None
+    """holds the folder, if it is to be removed with the result"""
+
+    def result(self, model: Model) -> Run:
+        """The run as far as it has got."""
+        done = (self.algorithm, model, self.training, self.server, self.history, self.directory, self.store)
+        return Run(*done, self.temporary, self.model)
 
     def run(
         self, on_round: Callable[[RoundEnd], None], enough: Callable[[History], bool] = lambda history: False

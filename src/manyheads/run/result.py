@@ -23,6 +23,7 @@ from manyheads.engines.evaluation import predict
 from manyheads.engines.workbench import Evaluation, Keep, Members, Split, Workbench, model_of, of_one, tried_on
 from manyheads.metrics import Predictions
 from manyheads.models import Model, TriedModel
+from manyheads.run.at_sites import AT_SITES
 from manyheads.run.directory import RunDirectory
 from manyheads.run.training import Training
 
@@ -98,8 +99,16 @@ class Run:
         """A client's parameters; without ``model``, the kind that the run's protocol evaluates (before fine-tuning)."""
         if not 0 <= client < len(self._store.slot):
             raise UserError("no such client", given=client, allowed=f"0 to {len(self._store.slot) - 1}")
-        state = self._store.read([client]).map(lambda v: v[0])
-        return model_of(self.algorithm, model or self.training.evaluate.kind(self.algorithm), self.server, state)
+        state, kind = (
+            self._store.read([client]).map(lambda v: v[0]),
+            model or self.training.evaluate.kind(self.algorithm),
+        )
+        if kind != "global" and state.keys() == AT_SITES.keys():
+            raise UserError(
+                f"the personal models of {self.directory.path} are at its sites",
+                fix="each site finds its own in the folder models of its kit",
+            )
+        return model_of(self.algorithm, kind, self.server, state)
 
     @property
     def finetunes(self) -> bool:

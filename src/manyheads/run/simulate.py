@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -15,6 +15,7 @@ from manyheads.core.history import History
 from manyheads.core.optim import FineTune
 from manyheads.core.round_end import RoundEnd
 from manyheads.core.store import PersonalStore
+from manyheads.core.trees import State
 from manyheads.data import Federation
 from manyheads.engines.class_weights import Weighing
 from manyheads.engines.engine import Engine
@@ -31,7 +32,7 @@ from manyheads.run.protocol import Evaluate
 from manyheads.run.result import Run
 from manyheads.run.training import Training
 
-__all__ = ["run_training", "simulate"]
+__all__ = ["begun", "run_training", "simulate"]
 
 Say = Callable[[str], None]
 OnRound = Callable[[RoundEnd], None]
@@ -103,6 +104,31 @@ def run_training(
 
     Training ends before its last round if ``enough`` says so of its history.
     """
+    with begun(algorithm, model, federation, training, made, out, resume, say) as loop:
+        keep = Keep(local=training.evaluate.model == "local", each=algorithm.reads_each or bool(training.monitor))
+        engine = training.engine
+        settings = (engine.mode, engine.resolved_device(), keep, training.class_weights)
+        with at_work(Workbench(algorithm, loop.model, federation, *settings), engine) as executor:
+            answered(loop.run(on_round or (lambda _: None), enough), executor)
+    return loop.result(model)
+
+
+@contextmanager
+def begun(
+    algorithm: Algorithm,
+    model: Model,
+    federation: Federation,
+    training: Training,
+    made: dict[str, Any],
+    out: str | Path | None,
+    resume: bool = False,
+    say: Say = lambda _: None,
+    kept: State | None = None,
+) -> Iterator[Loop]:
+    """The loop of a run, new or resumed, its folder locked as long as the block lasts.
+
+    ``kept`` is what the folder keeps of each client, before its first round, if that is not its personal state.
+    """
     tried = check(algorithm, model, federation, training)
     config = RunConfig.of(algorithm, federation, training, made)
     temporary = TemporaryDirectory(prefix="manyheads-") if out is None else None
@@ -116,7 +142,8 @@ def run_training(
     try:
         directory.lock()
         directory.require_checkpoints()
-        store = PersonalStore(directory.store_path, training.client_state(algorithm, model.params), len(federation))
+        initial = training.client_state(algorithm, model.params) if kept is None else kept
+        store = PersonalStore(directory.store_path, initial, len(federation))
         server = algorithm.init_server(model.params, len(federation))
         history = History(directory.history_path, of=directory.settings)
         if resume:
@@ -124,16 +151,9 @@ def run_training(
             _go_on(directory, history, config)
         directory.write_data(federation.encoding, About.of(federation), federation.site_columns)
         directory.write_trained(federation.training_hashes)
-        loop = Loop(algorithm, tried, federation, training, directory, store, server, history, len(history))
-        keep = Keep(local=training.evaluate.model == "local", each=algorithm.reads_each or bool(training.monitor))
-        engine = training.engine
-        settings = (engine.mode, engine.resolved_device(), keep, training.class_weights)
-        bench = Workbench(algorithm, tried, federation, *settings)
-        with at_work(bench, engine) as executor:
-            answered(loop.run(on_round or (lambda _: None), enough), executor)
+        yield Loop(algorithm, tried, federation, training, directory, store, server, history, len(history), temporary)
     finally:
         directory.unlock()
-    return Run(algorithm, model, training, loop.server, history, directory, store, temporary, tried)
 
 
 def _clear(path: Path) -> None:

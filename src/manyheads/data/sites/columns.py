@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
@@ -39,11 +40,14 @@ class Statistics:
         numbers: Sequence[str],
         categories: Sequence[str],
         target: str = "",
+        least: int = 1,
     ) -> Statistics:
+        """Of some rows of a table; nothing is told that is of fewer than ``least`` rows."""
+        counts = {c: Counter(table[c][rows].tolist()) for c in categories}
         return cls(
             len(rows),
-            Moments.of(_stacked(table, numbers)[rows]),
-            {c: set(table[c][rows]) for c in categories},
+            Moments.of(_stacked(table, numbers)[rows]).of_at_least(least),
+            {c: {value for value, count in found.items() if count >= least} for c, found in counts.items()},
             Moments.of(table[target][rows, None]) if target else None,
         )
 

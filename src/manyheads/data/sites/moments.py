@@ -46,6 +46,13 @@ class Moments:
             total, middle, (squares + count * (mean - middle) ** 2).sum(axis=0), low.min(axis=0), high.max(axis=0)
         )
 
+    def of_at_least(self, least: int) -> Moments:
+        """The same, as if columns with fewer known values had none."""
+        few = self.count < least
+        instead = (0, 0, 0, np.inf, -np.inf)
+        parts = (self.count, self.mean, self.squares, self.low, self.high)
+        return Moments(*(np.where(few, none, part) for none, part in zip(instead, parts, strict=True)))
+
     @property
     def varies(self) -> np.ndarray:
         """Whether the values differ by more than rounding."""

@@ -26,6 +26,8 @@ class RawTables:
     scale_target: bool
     how: Mapping[str, Any]
     """the settings among the arguments of :meth:`Columns.fit`"""
+    least: int = 1
+    """rows of which something must be true to be part of a site's statistics"""
 
     @property
     def rows(self) -> Samples:
@@ -53,7 +55,7 @@ class RawTables:
 
         Sites that take no part in training are encoded by the ``columns`` of those that do.
         """
-        columns = columns or self._columns(_rows(train))
+        columns = columns or self.columns(_rows(train))
         tables = [site.columns for site in self.survey.sites]
         x = [own.inputs(table) for own, table in zip(self.of_sites(columns, train), tables, strict=True)]
         y = self._targets(columns.target)
@@ -75,7 +77,8 @@ class RawTables:
         sites = zip(self.survey.sites, _rows(train), strict=True)
         return tuple(columns.of_site(site.columns, rows) for site, rows in sites)
 
-    def _columns(self, train: Sequence[np.ndarray]) -> Columns:
+    def columns(self, train: Sequence[np.ndarray]) -> Columns:
+        """How columns become inputs if these are the sites' training rows."""
         return self.agreed(self.statistics(train))
 
     def statistics(self, train: Sequence[np.ndarray]) -> list[Statistics]:
@@ -83,7 +86,7 @@ class RawTables:
         survey = self.survey
         target = survey.label if survey.task == "regression" and self.scale_target else ""
         return [
-            Statistics.of(site.columns, rows, survey.numbers, survey.categories, target)
+            Statistics.of(site.columns, rows, survey.numbers, survey.categories, target, self.least)
             for site, rows in zip(survey.sites, train, strict=True)
         ]
 

@@ -21,7 +21,7 @@ from manyheads.data.sites.problems import Problem, and_more
 from manyheads.data.sites.tables import EXTENSIONS, Table, read_table, stem
 from manyheads.data.sites.values import as_text, is_missing, like_values, ordered
 
-__all__ = ["CLIENT_NAMES", "LABEL_NAMES", "Reading", "Site", "read_sites"]
+__all__ = ["CLIENT_NAMES", "LABEL_NAMES", "Reading", "Site", "read_one", "read_sites"]
 
 LABEL_NAMES = ("label", "target", "y", "class")
 CLIENT_NAMES = ("client", "site")
@@ -88,9 +88,19 @@ class Site:
         return Problem("warning", self.file, f"site {quoted(self.name)} {message}", fix, column=column)
 
 
+def read_one(reading: Reading, name: str) -> tuple[list[Site], str, list[Problem]]:
+    """A single file as the table of one site, the name of the label column, and problems."""
+    table, problems = _table(reading, Path(reading.path))
+    sites = [_site(name, Path(reading.path), np.arange(table.rows), table)] if table else []
+    return _labelled(reading, sites, problems)
+
+
 def read_sites(reading: Reading) -> tuple[list[Site], str, list[Problem]]:
     """The sites that have the same columns (in one order), the name of the label column, and problems."""
-    sites, problems = _read(reading)
+    return _labelled(reading, *_read(reading))
+
+
+def _labelled(reading: Reading, sites: list[Site], problems: list[Problem]) -> tuple[list[Site], str, list[Problem]]:
     label = _label_column(reading, sites)
     if sites and not any(p.severity == "error" for p in problems):
         problems += _no_such(reading, sites, label)

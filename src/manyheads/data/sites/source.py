@@ -55,13 +55,20 @@ class Sites(Reading):
         if survey.errors:
             more = f"; {len(survey.errors) - 1} more errors" if len(survey.errors) > 1 else ""
             raise UserError(f"{survey.errors[0]}{more}; see all: manyheads data check {self.path}")
-        tables = RawTables(survey, self.scale_target, self._how())
-        rows = tables.rows
+        name = Path(self.path).resolve().name.split(".")[0][:LONGEST_NAME]
+        return self.divided(RawTables(survey, self.scale_target, self.how), name, seed)
+
+    def divided(self, tables: RawTables, name: str, seed: int, first: int = 0) -> Federation:
+        """The federation of these tables, with their own test parts, or with such drawn from ``seed``.
+
+        ``first`` is the number of the first site, if it is not 0: a site holds one client of a larger federation.
+        """
+        survey, rows = tables.survey, tables.rows
         aside = tables.tested
         if aside is None:
-            aside = set_aside(rows, self.test_fraction, seed, strata=task_named(survey.task).strata)
+            aside = set_aside(rows, self.test_fraction, seed, strata=task_named(survey.task).strata, first=first)
         return Federation(
-            name=Path(self.path).resolve().name.split(".")[0][:LONGEST_NAME],
+            name=name,
             task=survey.task,
             outputs=len(survey.labels) or 1,
             client_names=tuple(site.name for site in survey.sites),
@@ -69,10 +76,12 @@ class Sites(Reading):
             doubts=tuple(str(p) for p in survey.problems),
             own_test=tables.tested is not None,
             tables=tables,
+            first=first,
             **tables.encoded(rows.where(~aside), test=rows.where(aside)),
         )
 
-    def _how(self) -> dict[str, Any]:
+    @property
+    def how(self) -> dict[str, Any]:
         """The settings among the arguments of :meth:`Columns.fit`."""
         owner = (self.client,) if self.client else CLIENT_NAMES
         return {

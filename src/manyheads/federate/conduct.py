@@ -1,0 +1,213 @@
+"""The coordinator's side of a study: what the sites agree on, and training in lockstep, kept as ordinary runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+
+from manyheads.core.contract import ALGORITHMS
+from manyheads.core.errors import Diverged, UserError
+from manyheads.core.sealed import read_json, write_json
+from manyheads.core.settings import as_dict, build, settings
+from manyheads.core.tasks import task_named
+from manyheads.data import Federation, Samples
+from manyheads.data.sites.columns import Columns
+from manyheads.data.sites.raw import RawTables
+from manyheads.federate.agreement import Agreement, agreed_by
+from manyheads.federate.kept import history_of
+from manyheads.federate.link import Link
+from manyheads.federate.lockstep import InStep, in_lockstep
+from manyheads.federate.study import Study
+from manyheads.federate.table import Division
+from manyheads.federate.told import TableTold, read_statistics
+from manyheads.federate.trial import Trial
+from manyheads.federate.wire import Message, prefixed
+from manyheads.models import MODELS
+from manyheads.run.at_sites import AT_SITES, AT_SITES_DATA
+from manyheads.run.loop import Loop
+from manyheads.run.result import Run
+from manyheads.run.simulate import OnRound, begun
+
+__all__ = ["Beginning", "begin", "described", "train"]
+
+BEGINNING = "federation.json"
+"""in the folder of a run: what its sites agreed on"""
+Facts = dict[str, Any]
+
+
+def described(link: Link) -> tuple[dict[str, TableTold], dict[str, str]]:
+    """What each site that is there tells about its table; and why others do not."""
+    found = link.ask("describe", {site: Message({}) for site in link.gather()})
+    told = {site: build(TableTold, reply.facts["table"], where=site) for site, reply in found.good.items()}
+    missing = {site: "not connected" for site in link.study.sites if site not in told} | found.missing
+    return told, missing
+
+
+@settings
+class Beginning:
+    """What the sites of a run agreed on before its first round."""
+
+    run: str
+    """identifies the run at the sites"""
+    sites: tuple[str, ...]
+    """those that take part, in the order of their numbers"""
+    agreement: Agreement
+    division: Division
+    columns: tuple[Columns, ...]
+    """how columns become inputs, for each division of the rows"""
+    parts: tuple[tuple[dict[str, Any], ...], ...]
+    """sizes of the parts of each division's federations, at each site"""
+
+    @property
+    def common(self) -> Facts:
+        """What every message about work needs."""
+        table = as_dict(self)
+        return {name: table[name] for name in ("sites", "agreement", "division", "columns")}
+
+    def federations(self, study: Study) -> list[Federation]:
+        """The federations of the division, with samples of the right number and shape, and no content."""
+        own = self._own_columns
+        return [
+            _blank(study, self, [part[number] for part in self.parts], columns) for number, columns in enumerate(own)
+        ]
+
+    @property
+    def _own_columns(self) -> list[Columns]:
+        """Of the federations that a division gives: the last of its encodings, or all but the first."""
+        if not self.division.folds:
+            return [self.columns[-1]]
+        return list(self.columns[1:] if self.division.folds > 1 else (self.columns[0], self.columns[1]))
+
+
+def begin(link: Link, division: Division) -> Beginning:
+    """Find out who takes part, and agree on columns, classes and scaling, by statistics of training rows."""
+    told, missing = described(link)
+    for site, why in missing.items():
+        link.say(f"{site} does not take part: {why}")
+    while True:
+        sites = tuple(site for site in link.study.sites if site in told)
+        _require(link, sites)
+        agreement = agreed_by(link.study.reading(""), {site: told[site] for site in sites})
+        facts = {"sites": list(sites), "agreement": as_dict(agreement), "division": as_dict(division)}
+        found = link.ask("statistics", {site: Message(facts) for site in sites})
+        if not found.missing:
+            break
+        for site, why in found.missing.items():
+            link.say(f"{site} does not take part: {why}")
+            del told[site]
+    reading = link.study.reading("")
+    tables = RawTables(agreement.survey(reading), reading.scale_target, reading.how)
+    each = [[read_statistics(s) for s in found.good[site].facts["statistics"]] for site in sites]
+    columns = tuple(tables.agreed(list(of_all)) for of_all in zip(*each, strict=True))
+    parts = tuple(tuple(found.good[site].facts["parts"]) for site in sites)
+    return Beginning(link.run, sites, agreement, division, columns, parts)
+
+
+def _require(link: Link, sites: Sequence[str]) -> None:
+    if len(sites) < link.study.rules.min_sites:
+        raise UserError(
+            "too few sites can take part", given=len(sites), allowed=f"{link.study.rules.min_sites} or more (min_sites)"
+        )
+
+
+def _blank(study: Study, beginning: Beginning, parts: Sequence[Mapping[str, Any]], columns: Columns) -> Federation:
+    """A federation as the server knows it: its numbers of samples, and nothing in them."""
+    agreement = beginning.agreement
+    outputs = len(agreement.labels) or 1
+
+    def samples(name: str) -> Samples | None:
+        sizes = [part[name] for part in parts]
+        if None in sizes:
+            return None
+        offsets = np.concatenate([[0], np.cumsum(sizes)])
+        x = np.broadcast_to(np.zeros((), np.float32), (int(offsets[-1]), len(columns.features)))
+        return Samples(x, _labels(agreement.task, [part if name == "train" else {} for part in parts], sizes), offsets)
+
+    train, test = samples("train"), samples("test")
+    assert train is not None
+    assert test is not None
+    return Federation(
+        name=study.name,
+        train=train,
+        test=test,
+        task=agreement.task,
+        outputs=outputs,
+        validation=samples("validation"),
+        client_names=beginning.sites,
+        label_names=agreement.labels,
+        columns=columns,
+    )
+
+
+def _labels(task: str, parts: Sequence[Mapping[str, Any]], sizes: Sequence[int]) -> np.ndarray:
+    """Labels with the counts that sites have told, in any order; the first class for the rest."""
+    if not task_named(task).classes:
+        shape = (sum(sizes), 2) if task == "survival" else (sum(sizes),)
+        return np.zeros(shape, np.float32)
+    rows = [np.zeros(0, np.int64)]
+    for part, size in zip(parts, sizes, strict=True):
+        counts = [n or 0 for n in part.get("labels") or ()]
+        known = np.repeat(np.arange(len(counts)), counts)[:size]
+        rows.append(np.concatenate([known, np.zeros(size - len(known), np.int64)]))
+    return np.concatenate(rows)
+
+
+def new_run() -> str:
+    return uuid4().hex[:16]
+
+
+def train(link_of: Callable[[str], Link], out: Path, resume: bool = False, on_round: OnRound = lambda end: None) -> Run:
+    """Train the study's method with its sites, in the folder of a run like any other."""
+    file = out / BEGINNING
+    link = link_of(new_run())
+    if resume and file.is_file():
+        kept = build(Beginning, {k: v for k, v in read_json(file).items() if k != "schema"}, where=str(file))
+        link = link_of(kept.run)
+        link.gather()
+    else:
+        kept = begin(link, Division(seed=link.study.training.seed))
+    study = link.study
+    federation = kept.federations(study)[0]
+    training = replace(study.training, checkpoint_seconds=0.0)
+    trial = Trial(
+        _built(ALGORITHMS, study.algorithm, "algorithm"), _built(MODELS, study.model, "model"), training, part=0
+    )
+    link = replace(link, study=replace(study, sites=kept.sites))
+    made = {"data": {"name": AT_SITES_DATA, **as_dict(study.reading(""))}, "model": trial.facts["model"]}
+    failed: list[Diverged] = []
+    model = trial.model(federation)
+    with begun(trial.algorithm, model, federation, training, made, out, resume, link.say, AT_SITES) as loop:
+        if not file.is_file():
+            write_json(file, {"schema": 1, **as_dict(kept)}, indent=1)
+        step = InStep(trial, federation, loop.run(on_round))
+        in_lockstep([step], link, kept.common, lambda _, error: failed.append(error))
+        if failed:
+            raise failed[0]
+        _finish(link, kept, trial, loop)
+    return loop.result(model)
+
+
+def _finish(link: Link, kept: Beginning, trial: Trial, loop: Loop) -> None:
+    """Let each site keep its final model, and its own part of the history."""
+    versions = loop.store.read(range(len(kept.sites))).version
+    tensors = prefixed("server/", trial.algorithm.for_models(loop.server))
+    messages = {
+        site: Message(
+            kept.common
+            | {"trial": trial.facts, "version": int(versions[number]), "history": history_of(number, loop.history)},
+            tensors,
+        )
+        for number, site in enumerate(kept.sites)
+    }
+    for site, why in link.ask("finish", messages).missing.items():
+        link.say(f"{site} has not kept its final model: {why}")
+
+
+def _built(known: Any, table: Mapping[str, Any], where: str) -> Any:
+    values = dict(table)
+    return build(known.find(str(values.pop("name")), where), values, where=where)

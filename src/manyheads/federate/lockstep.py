@@ -1,0 +1,228 @@
+"""Trainings in lockstep: the work that all of them ask for goes to the sites in one message, round by round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from manyheads.core.errors import Diverged, UserError
+from manyheads.core.replies import Accepted, Reply, accepted
+from manyheads.core.rounds import weights_of
+from manyheads.core.settings import as_dict
+from manyheads.core.trees import State
+from manyheads.data import Federation
+from manyheads.engines.executor import Ask, Asking
+from manyheads.engines.jobs import Broadcast, Chunk, Done, ToEvaluate, Trained, checked, train_chunk
+from manyheads.engines.workbench import Members
+from manyheads.federate.link import Link, Replies
+from manyheads.federate.trial import Trial
+from manyheads.federate.wire import Message, prefixed, state_of, taken
+from manyheads.metrics import Scores
+from manyheads.metrics.metric import Measured
+
+__all__ = ["InStep", "in_lockstep"]
+
+Facts = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class InStep:
+    """One of several trainings: what coordinator and sites know of it, and the computation that asks for work."""
+
+    trial: Trial
+    federation: Federation
+    asking: Asking[None]
+
+
+def in_lockstep(
+    trainings: Sequence[InStep],
+    link: Link,
+    common: Facts,
+    diverged: Callable[[Trial, Diverged], None],
+) -> None:
+    """Go on with all trainings until each has ended; ``common`` are facts that every message needs."""
+    waiting: list[tuple[InStep, Ask]] = []
+
+    def go_on(training: InStep, results: Iterable[Any] | None) -> None:
+        try:
+            ask = next(training.asking) if results is None else training.asking.send(results)
+            waiting.append((training, ask))
+        except StopIteration:
+            pass
+        except Diverged as error:
+            diverged(training.trial, error)
+
+    for training in trainings:
+        go_on(training, None)
+    while waiting:
+        asked, waiting = waiting, []
+        pieces = [_pieces(training, ask) for training, ask in asked]
+        replies = link.ask("work", _messages(link.study.sites, asked, pieces, common))
+        for number, (training, ask) in enumerate(asked):
+            go_on(training, _results(training, ask, _of_ask(number, pieces, replies, link.study.sites), link))
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """What one site is asked for."""
+
+    facts: Facts
+    tensors: dict[str, Tensor]
+
+
+def _pieces(training: InStep, ask: Ask) -> dict[int, _Piece]:
+    """An ask divided by client."""
+    if ask.job is train_chunk:
+        return _training(training.trial, ask.common, ask.tasks)
+    return _evaluation(training.trial, ask.common, ask.tasks)
+
+
+def _training(trial: Trial, common: Broadcast, chunks: Sequence[Chunk]) -> dict[int, _Piece]:
+    down, pieces = prefixed("down/", common.download), {}
+    for chunk in chunks:
+        for row, client in enumerate(chunk.members.addresses):
+            own = prefixed("own/", chunk.own.map(lambda v, row=row: v[row : row + 1]))  # type: ignore[misc]
+            facts = _facts(trial, "train", common.round, chunk.kept, row) | {"weighting": common.weighting}
+            pieces[client] = _Piece(facts, down | own)
+    return pieces
+
+
+def _evaluation(trial: Trial, common: ToEvaluate, tasks: Sequence[tuple[Members, State]]) -> dict[int, _Piece]:
+    server, what = prefixed("server/", common.server), common.what
+    asked = {
+        "kind": what.kind,
+        "tune": as_dict(what.tune),
+        "split": what.split,
+        "metrics": [metric.name for metric in common.metrics],
+    }
+    return {
+        client: _Piece(_facts(trial, "evaluate", common.round, versions, row) | asked, server)
+        for members, versions in tasks
+        for row, client in enumerate(members.addresses)
+    }
+
+
+def _facts(trial: Trial, job: str, round: Any, versions: State, row: int) -> Facts:
+    return {"trial": trial.key, "job": job, "round": round.__dict__, "version": int(versions.version[row])}
+
+
+def _messages(
+    sites: Sequence[str], asked: Sequence[tuple[InStep, Ask]], pieces: Sequence[Mapping[int, _Piece]], common: Facts
+) -> dict[str, Message]:
+    """For every site that has something to do: all pieces, each with its number, and the trials they belong to."""
+    messages = {}
+    for client, site in enumerate(sites):
+        own = [(number, each[client]) for number, each in enumerate(pieces) if client in each]
+        if own:
+            trials = {asked[number][0].trial.key: asked[number][0].trial.facts for number, _ in own}
+            tensors = {f"{i}/{name}": v for i, (_, piece) in enumerate(own) for name, v in piece.tensors.items()}
+            facts = common | {"trials": trials, "asks": [piece.facts for _, piece in own]}
+            messages[site] = Message(facts, tensors)
+    return messages
+
+
+def _of_ask(
+    number: int, pieces: Sequence[Mapping[int, _Piece]], replies: Replies, sites: Sequence[str]
+) -> dict[int, Facts | str]:
+    """The results of one ask by client, with its tensors; or why there is none."""
+    found: dict[int, Facts | str] = {}
+    for client, piece in pieces[number].items():
+        site = sites[client]
+        if site not in replies.good:
+            found[client] = replies.missing.get(site, "not asked")
+            continue
+        place = sum(client in each for each in pieces[:number])
+        reply = replies.good[site]
+        results = reply.facts.get("results")
+        own = results[place] if isinstance(results, list) and len(results) > place else None
+        asked = {"trial": piece.facts["trial"], "round": piece.facts["round"]["index"], "job": piece.facts["job"]}
+        if not isinstance(own, dict) or any(own.get(name) != value for name, value in asked.items()):
+            found[client] = "a reply for another round"
+        else:
+            tensors = taken(f"{place}/", reply.tensors)
+            found[client] = str(own["error"]) if "error" in own else own | {"tensors": tensors}
+    return found
+
+
+def _results(training: InStep, ask: Ask, found: Mapping[int, Facts | str], link: Link) -> list[Any]:
+    """What the training expects for each of its tasks, with every site's part checked."""
+    if ask.job is train_chunk:
+        each = training.trial.algorithm.reads_each or bool(training.trial.training.monitor)
+        return [_trained(training, ask.common, chunk, found, each, link) for chunk in ask.tasks]
+    return [_scores(ask.common, members, found) for members, _ in ask.tasks]
+
+
+def _trained(
+    training: InStep, common: Broadcast, chunk: Chunk, found: Mapping[int, Facts | str], each: bool, link: Link
+) -> Trained:
+    good: list[tuple[int, Reply, Facts]] = []
+    dropped: dict[int, str] = {}
+    for client in chunk.members.addresses:
+        result = found[client]
+        reply = result if isinstance(result, str) else _reply(training, common, client, result, link)
+        if isinstance(reply, str):
+            dropped[client] = reply
+        else:
+            assert isinstance(result, dict)
+            good.append((client, reply, result))
+    joined = Reply(
+        [client for client, _, _ in good],
+        np.array([reply.weights[0] for _, reply, _ in good]),
+        _stacked([reply.upload for _, reply, _ in good], common.expected),
+        {},
+    )
+    numbers = (np.array([_number(result, name) for _, _, result in good]) for name in ("loss", "passes"))
+    version = State(version=torch.full((len(good),), common.round.index))
+    done = checked(Done(joined, version, *numbers), common.expected, each) if good else _nothing()
+    done.accepted.dropped.update(dropped)
+    return done
+
+
+def _reply(training: InStep, common: Broadcast, client: int, result: Facts, link: Link) -> Reply | str:
+    """One site's reply if it can be used, or why it cannot."""
+    weight, size = _number(result, "weight"), training.federation.train.sizes[client : client + 1]
+    expected = float(weights_of(training.trial.algorithm, size, common.weighting)[0])
+    if weight != expected or weight > link.study.rules.max_weight:
+        return f"a weight of {weight:g}, where its rows give {expected:g}"
+    failed = {client: str(result["failed"])} if result.get("failed") else {}
+    try:
+        upload = state_of(taken("up/", result["tensors"]))
+        reply = Reply([client], np.array([weight]), upload, failed)
+        dropped = accepted(reply, common.expected).dropped
+    except (UserError, TypeError, ValueError, RuntimeError) as error:
+        return f"an upload that cannot be read: {error}"
+    return dropped[client] if dropped else reply
+
+
+def _number(result: Facts, name: str) -> float:
+    value = result.get(name)
+    return float(value) if isinstance(value, int | float) else float("nan")
+
+
+def _stacked(uploads: Sequence[State], form: State) -> State:
+    """The uploads of some clients as one, in the order that the server's own state has."""
+    if not uploads:
+        return State()
+    leaves = [upload.flat for upload in uploads]
+    return form.unflat({name: torch.cat([leaf[name] for leaf in leaves]) for name in form.flat})
+
+
+def _nothing() -> Trained:
+    nobody = np.zeros(0)
+    return Trained(Accepted([], nobody, None, {}), State(), nobody, nobody)
+
+
+def _scores(common: ToEvaluate, members: Members, found: Mapping[int, Facts | str]) -> Scores:
+    """The scores of some clients; those that told none have no samples."""
+    told = [result if isinstance(result, dict) else {} for result in (found[c] for c in members.addresses)]
+    samples = np.array([float(max(_number(each, "samples"), 0)) if each.get("metrics") else 0.0 for each in told])
+    metrics = {}
+    for metric in common.metrics:
+        values = np.array([_number(each.get("metrics") or {}, metric.name) for each in told])
+        metrics[metric.name] = Measured(values, np.isfinite(values))
+    return Scores(samples, metrics)

@@ -1,0 +1,111 @@
+"""A site's own table, as one client of a federation whose other clients are elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from manyheads.core.errors import UserError
+from manyheads.core.settings import settings
+from manyheads.data import Federation
+from manyheads.data.sites.columns import Columns, Statistics
+from manyheads.data.sites.raw import RawTables
+from manyheads.data.sites.reading import read_one
+from manyheads.data.sites.survey import Survey, surveyed
+from manyheads.federate.agreement import Agreement
+from manyheads.federate.rules import Policy
+from manyheads.federate.study import Study
+from manyheads.federate.told import TableTold, told_of
+
+__all__ = ["Division", "SiteTable"]
+
+
+@settings
+class Division:
+    """Which divisions of the rows are used: training and test rows, or folds with validation rows of each."""
+
+    seed: int
+    validation: float = 0.0
+    folds: int = 0
+    """0: one training and one test part; otherwise those of a comparison"""
+
+    def of(self, whole: Federation) -> list[Federation]:
+        """The federations of a division; of a comparison, that for final models of each fold, then that for choices."""
+        if not self.folds:
+            return [whole.with_validation(self.validation, self.seed)]
+        finals = whole.folds(self.folds, self.seed)
+        return finals + [fold.with_validation(self.validation, self.seed, by_label=True) for fold in finals]
+
+
+@dataclass(frozen=True, eq=False)
+class _Divided(RawTables):
+    """Tables that collect the statistics of each division of their rows, and are encoded by what all sites agreed on."""
+
+    given: Iterator[Columns] | None = None
+    """for each division, in the order in which they are made; None: only this site's"""
+    told: list[Statistics] = field(default_factory=list)
+
+    def columns(self, train: Sequence[np.ndarray]) -> Columns:
+        own = self.statistics(train)
+        self.told.extend(own)
+        return self.agreed(own) if self.given is None else next(self.given)
+
+
+@dataclass(frozen=True)
+class SiteTable:
+    """The table of one site of a study."""
+
+    study: Study
+    site: str
+    path: Path
+    policy: Policy
+    number: int = 0
+    """of the site among those that take part"""
+
+    def told(self) -> TableTold:
+        """What the site tells about its table."""
+        reading = self.study.reading(str(self.path))
+        sites, label, problems = read_one(reading, self.site)
+        wrong = [p for p in problems if p.severity == "error"]
+        if wrong or not sites:
+            raise UserError(str(wrong[0]) if wrong else f"{self.path} holds no table")
+        survey = surveyed(reading, sites, label, list(problems))
+        own = [f"{p.message}; {p.fix}" for p in survey.problems if p.severity == "error"]
+        return told_of(reading, sites[0], label, own, self.policy.min_count, self.policy.label_counts)
+
+    def survey(self, agreement: Agreement) -> Survey:
+        """The clean table by what all sites agreed on; an error if it does not fit."""
+        reading = self.study.reading(str(self.path))
+        sites, label, problems = read_one(reading, self.site)
+        if sites:
+            names = [*agreement.kinds, *reading.roles]
+            lacks = [name for name in names if name not in sites[0].columns]
+            if lacks or label != agreement.label:
+                raise UserError(f"{self.path} lacks the columns {', '.join(lacks) or agreement.label}")
+            order = {**dict.fromkeys(names), label: None}
+            sites = [replace(sites[0], columns={name: sites[0].columns[name] for name in order})]
+        survey = surveyed(reading, sites, label, list(problems), agreement.agreed)
+        if survey.errors:
+            raise UserError(str(survey.errors[0]))
+        known = set(agreement.labels)
+        strange = [y for y in dict.fromkeys(survey.sites[0].columns[label].tolist()) if y not in known] if known else []
+        if strange:
+            raise UserError(
+                f"{self.path}: a label that the study does not know: {strange[0]!r}",
+                allowed=", ".join(agreement.labels),
+                fix="it is rarer than min_count everywhere: leave these rows out",
+            )
+        return survey
+
+    def divided(
+        self, agreement: Agreement, division: Division, columns: Sequence[Columns] | None = None
+    ) -> tuple[list[Federation], list[Statistics]]:
+        """The site's federations of one client, encoded by ``columns``; and the statistics of each division of its rows."""
+        reading = self.study.reading(str(self.path))
+        given = iter(columns) if columns is not None else None
+        tables = _Divided(self.survey(agreement), reading.scale_target, reading.how, self.policy.min_count, given)
+        whole = reading.divided(tables, self.study.name, division.seed, self.number)
+        return division.of(whole), tables.told
