@@ -25,6 +25,7 @@ ABOUT = {
     "theory": "Show a theorem at work: its quantities on a run, its assumptions one by one, its bound beside what is "
     "measured.",
     "reproduce": "Reproduce a figure or table of the papers, and judge its claims.",
+    "federate": "Train and compare across real sites that cannot pool their data, on Flower.",
     "data": "What data there is: list, get, check your own, describe a federation.",
 }
 """The first line of each command's help; a command is defined in the module of the same name in this package."""

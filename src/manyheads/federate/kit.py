@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import tomli_w
+from pydantic import Field
 
 from manyheads.core.errors import UserError
 from manyheads.core.files import fresh_folder, write_text
@@ -15,7 +20,7 @@ from manyheads.federate.rules import Policy
 from manyheads.federate.study import Study, StudyFolder
 from manyheads.run.config_file import read_settings
 
-__all__ = ["Kit", "Site", "add_site", "init_study"]
+__all__ = ["Kit", "Site", "add_site", "approve", "init_study"]
 
 SITE = "site.toml"
 PAGE = """# Kit of {site} for the study {study}
@@ -51,6 +56,10 @@ class Site:
     """host and port of the server"""
     bundle: str
     """SHA-256 of the only program that may be run"""
+    versions: dict[str, str] = Field(default_factory=dict)
+    """of the packages, at the coordinator"""
+    data: dict[str, Any] = Field(default_factory=dict)
+    """how the table is read, as the study said when the kit was made"""
     policy: Policy = Policy()
     """what the site allows"""
 
@@ -117,8 +126,6 @@ def add_site(folder: StudyFolder, site: str, policy: Policy | None = None) -> St
 
 def _with_sites(text: str, sites: tuple[str, ...]) -> str:
     """The study's file with another list of sites, and everything else as the user has written it."""
-    import re
-
     listed = tomli_w.dumps({"sites": list(sites)}).strip()
     new, count = re.subn(r"^sites\s*=\s*\[.*?\]", listed, text, count=1, flags=re.MULTILINE | re.DOTALL)
     if not count:
@@ -133,10 +140,24 @@ def make_kit(folder: StudyFolder, study: Study, site: str, policy: Policy) -> Ki
 
     kit = Kit(folder.kits / site)
     kit.path.mkdir(parents=True, mode=0o700)
-    kit.write(Site(site, study.name, study.address, bundle_hash(folder.bundle), policy))
+    versions = {package: version(package) for package in ("manyheads", "flwr")}
+    kit.write(Site(site, study.name, study.address, bundle_hash(folder.bundle), versions, study.data, policy))
     make_key_pair(kit.key)
     shutil.copyfile(folder.authority / "ca.crt", kit.authority)
     folder.keys.mkdir(exist_ok=True)
     shutil.copyfile(kit.key.with_name(f"{kit.key.name}.pub"), folder.keys / f"{site}.pub")
     write_text(kit.path / "README.md", PAGE.format(site=site, study=study.name))
     return kit
+
+
+def approve(kit: Kit, say: Callable[[str], None], agrees: Callable[[str], bool]) -> None:
+    """Ask the owner about the only program that may run, unless this very one was approved before."""
+    wanted, file = kit.read().bundle, kit.path / "approved"
+    if file.is_file() and file.read_text(encoding="utf-8").strip() == wanted:
+        return
+    say(f"the server of {kit.read().study} may run one program here, of SHA-256 {wanted};")
+    say("it brings no code of its own, and calls the manyheads that is installed on this machine")
+    if not agrees("approve it?"):
+        raise UserError("the program was not approved", fix="ask the coordinator what it is")
+    write_text(file, wanted + "\n")
+    kit.audit_log.write("approved", sha256=wanted)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 __all__ = ["Child", "free_port", "owned"]
 
-PATIENCE = 15.0
+PATIENCE = 8.0
 """seconds that a process has to end when asked to, before it is killed"""
 
 
