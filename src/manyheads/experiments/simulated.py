@@ -78,13 +78,13 @@ class Simulated:
     @cached_property
     def _predictions(self) -> dict[str, list[OutOfFold]]:
         """Of each method, for each seed, for the samples of all sites."""
-        return {name: out_of_fold(self.study.folds, self._outputs(name)) for name in self.found.predicting}
+        return {name: out_of_fold(self.study.folds, self.outputs(name)) for name in self.found.predicting}
 
     def _of_site(self, site: int) -> dict[str, list[OutOfFold]]:
         """Of each method, for each seed, for the samples of one site."""
         return {name: [seed.client(site) for seed in seeds] for name, seeds in self._predictions.items()}
 
-    def _outputs(self, name: str) -> Outputs:
+    def outputs(self, name: str) -> Outputs:
         """The outputs of a method, by seed and fold."""
         seeds = range(self.found.seeds)
         if name in self.found.baselines:
@@ -127,5 +127,5 @@ class Simulated:
             }
             rows = [everywhere[name] for name in chosen]
             models.append(np.stack([row[site] for site, row in enumerate(rows) if row is not None]))
-        federated = (best, self._outputs(best)[0]) if best else None
+        federated = (best, self.outputs(best)[0]) if best else None
         return cross_sites(self.found.metric, study.folds, models, federated)
