@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from outcomes import Scored, scored
 from sklearn import set_config
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.tree import DecisionTreeClassifier
 
-from manyheads.experiments.differences import Scored, scored
 from manyheads.experiments.outcomes import OutOfFold
 from manyheads.metrics import METRICS, Predictions
 

@@ -20,13 +20,12 @@ import numpy as np
 import scipy
 import sklearn
 from learners import Problem, crossed
-from outcomes import Scenario, draw
+from outcomes import Scenario, differences, draw
 from scipy import stats
 
-from manyheads.experiments.differences import differences
 from manyheads.metrics import METRICS
 from manyheads.metrics.discoveries import discoveries
-from manyheads.metrics.paired import NOTHING, Differences, Estimate, Kind, estimate, overall
+from manyheads.metrics.paired import NOTHING, Differences, Estimate, Kind, Moments, estimate, overall
 from manyheads.metrics.power import needed
 
 OUT = Path(__file__).parent.parent / "results" / "null-simulations.json"
@@ -99,7 +98,7 @@ def learned(p: Problem, repetitions: int, seed: int) -> dict[str, list[float]]:
     kinds: tuple[Kind, Kind] = ("measure", "measure") if p.metric == "rmse" else ("difference", "share")
     tried = [crossed(np.random.default_rng([seed, r]), p) for r in range(repetitions)]
     first, second = (np.mean([t.fresh[i] for t in tried], axis=(0, 2)) for i in (0, 1))  # [sites]
-    gains = [list(differences(*t.scores, sign).values()) for t in tried]
+    gains = [differences(*t.scores, sign) for t in tried]
     levels = [[score for score in t.scores[1] if score is not None] for t in tried]
     result = {"true gain": [float(sign * (first - second).mean()), 0.0]}
     for what, found, truth, kind in (
@@ -133,22 +132,26 @@ def _ratio(found: list[list[Differences]], kind: Kind) -> list[float]:
     return [ratio, ratio / (2 * values.size) ** 0.5]
 
 
+def _overall(sites: list[Differences], kind: Kind) -> Estimate:
+    return overall([Moments.of(site) for site in sites], kind)
+
+
 def _unfolded(sites: list[Differences], kind: Kind) -> Estimate:
     """As if all test samples were predicted by one model that was given."""
-    found = overall([site._replace(fold=np.zeros_like(site.fold), runs=None) for site in sites], kind)
+    found = _overall([site._replace(fold=np.zeros_like(site.fold), runs=None) for site in sites], kind)
     return replace(found, runs=NOTHING)
 
 
 def _nadeau_bengio(sites: list[Differences], kind: Kind) -> tuple[float, float]:
     """Student's t with the corrected variance of Nadeau and Bengio 2003, from the values of the folds."""
-    found = overall(sites, kind)
+    found = _overall(sites, kind)
     ratio = 1 / found.folds + 1 / (found.folds - 1)
     half = stats.t.ppf(0.975, found.folds - 1) * (found.runs.variance * found.folds * ratio) ** 0.5
     return found.value - half, found.value + half
 
 
 INTERVALS: dict[str, Callable[[list[Differences], Kind], tuple[float, float]]] = {
-    "ours": lambda sites, kind: overall(sites, kind).interval(),
+    "ours": lambda sites, kind: _overall(sites, kind).interval(),
     "samples alone": lambda sites, kind: _unfolded(sites, kind).interval(),
     "Nadeau-Bengio": _nadeau_bengio,
 }

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from manyheads.experiments.differences import differences, scored
+from manyheads.experiments.differences import difference, site_score
 from manyheads.experiments.outcomes import OutOfFold
-from manyheads.metrics import METRICS, Predictions
-from manyheads.metrics.paired import Differences
+from manyheads.metrics import METRICS, Metric, Predictions
+from manyheads.metrics.paired import Differences, Moments
 
 SIZES = (20, 20, 50, 50, 100, 100, 200, 200, 500, 1000)
 """test samples of each site, over all folds"""
@@ -53,8 +53,23 @@ class Scenario:
 class Drawn(NamedTuple):
     """The gain of the chosen method at every site, and its level."""
 
-    gains: list[Differences]
-    levels: list[Differences]
+    gains: list[Moments]
+    levels: list[Moments]
+
+
+Scored = list[Differences | None]
+"""the score at each site; None where the metric is not defined"""
+
+
+def scored(metric: Metric, seeds: list[OutOfFold]) -> Scored:
+    """The scores at each site."""
+    return [site_score(metric, [each.client(site) for each in seeds]) for site in range(len(seeds[0].predictions))]
+
+
+def differences(method: Scored, other: Scored, sign: int) -> list[Differences]:
+    """By how much a method is better than another, at each site where both are defined."""
+    both = zip(method, other, strict=True)
+    return [difference(a, b, sign) for a, b in both if a is not None and b is not None]
 
 
 def draw(rng: np.random.Generator, s: Scenario) -> Drawn:
@@ -77,7 +92,8 @@ def draw(rng: np.random.Generator, s: Scenario) -> Drawn:
         )
         for m, e, level in zip(mine, luck, levels, strict=True)
     )  # fmt: skip
-    return Drawn(list(differences(method, alone, 1).values()), [each for each in method if each is not None])
+    gains, levels = differences(method, alone, 1), [each for each in method if each is not None]
+    return Drawn([Moments.of(each) for each in gains], [Moments.of(each) for each in levels])
 
 
 def _chosen(rng: np.random.Generator, s: Scenario) -> np.ndarray:

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from manyheads.metrics.paired import REUSED, Differences, estimate, overall
+from manyheads.metrics import paired
+from manyheads.metrics.paired import REUSED, Differences, Moments
 
 
 def differences(each, folds=1, span=1.0):
@@ -14,6 +15,15 @@ def differences(each, folds=1, span=1.0):
     each = np.asarray(each, float)
     samples = np.arange(each.shape[1])
     return Differences(each.mean(axis=1), each, np.zeros_like(samples), samples % folds, span)
+
+
+def overall(sites, kind):
+    """The estimate from what the sites tell of their samples."""
+    return paired.overall([Moments.of(site) for site in sites], kind)
+
+
+def estimate(site, kind):
+    return overall([site], kind)
 
 
 def width(found):

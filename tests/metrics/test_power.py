@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 from scipy.special import ndtri
 
-from manyheads.metrics.paired import Differences, Estimate, Part, estimate
+from manyheads.metrics.paired import Differences, Estimate, Moments, Part, estimate
 from manyheads.metrics.power import needed
 
 
@@ -15,7 +15,7 @@ def site(rng, samples, seeds=1, folds=1, gain=0.0, shift=0.0):
     runs = shift * rng.normal(size=(seeds, folds))
     fold = np.arange(samples) % folds
     each = gain + rng.normal(size=samples) + 0.1 * rng.normal(size=(seeds, samples)) + runs[:, fold]
-    return Differences(each.mean(axis=1), each, np.zeros(samples, int), fold)
+    return Moments.of(Differences(each.mean(axis=1), each, np.zeros(samples, int), fold))
 
 
 def test_samples_by_the_closed_form():

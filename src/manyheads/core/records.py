@@ -6,13 +6,14 @@ versions can be read as long as the fields in common have the same meaning.
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BeforeValidator, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, PlainSerializer, TypeAdapter, ValidationError
 
 from manyheads.core.errors import UserError
 
-__all__ = ["Interval", "Real", "from_table", "to_table"]
+__all__ = ["Interval", "Number", "Real", "from_table", "to_table"]
 
 T = TypeVar("T")
 
@@ -25,8 +26,16 @@ def _both_or_none(value: Any) -> Any:
     return None if isinstance(value, list | tuple) and None in value else value
 
 
+def _kept(value: float) -> float | str | None:
+    if math.isnan(value):
+        return None
+    return value if math.isfinite(value) else str(value)
+
+
 Real = Annotated[float, BeforeValidator(_unknown)]
 """a number; in a file, NaN and infinity are written as null, which is read as NaN"""
+Number = Annotated[float, BeforeValidator(_unknown), PlainSerializer(_kept)]
+"""a number that others compute with: null if it is NaN, and infinity is not lost but written as ``"inf"``"""
 Interval = Annotated[tuple[float, float] | None, BeforeValidator(_both_or_none)]
 """the two ends of an interval, or None if they are not known"""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from manyheads.core.quantities import Quantity
 from manyheads.experiments.found import Found
@@ -12,6 +12,7 @@ from manyheads.experiments.method_result import MethodResult
 from manyheads.experiments.methods import LOCAL
 from manyheads.experiments.results import Recommendation
 from manyheads.experiments.table import difference
+from manyheads.experiments.told import Told
 from manyheads.metrics.paired import Estimate
 from manyheads.metrics.power import Needed, needed
 
@@ -22,18 +23,22 @@ ERROR_RATES = ("accuracy", "balanced_accuracy")
 
 
 def advised(
-    found: Found, method: MethodResult, estimates: Mapping[int, Estimate], answer: Recommendation
+    found: Found,
+    told: Sequence[Told],
+    method: MethodResult,
+    estimates: Mapping[int, Estimate],
+    answer: Recommendation,
 ) -> tuple[SiteAdvice, ...]:
     """Advice for every site, about the method that the answer is about."""
     assert answer.best is not None
-    trial = found.finals[answer.best][0][0]
-    shared: Use = "shared" if trial.algorithm.models[0] == "global" and not trial.finetuned else "personal"
+    final = found.finals[answer.best][0][0]
+    shared: Use = "shared" if final.algorithm.models[0] == "global" and not final.finetuned else "personal"
     gains = {row.client: row for row in method.gains}
     advice = []
-    for site in range(len(found.federation)):
+    for site in range(len(found.sites)):
         alone, row = found.alone_model(site), gains.get(site)
         if row is None:
-            advice.append(_unmeasured(found, site, alone))
+            advice.append(_unmeasured(found, site, alone, told[site].samples))
             continue
         federated = row.verdict == "gains" or (row.verdict == "unclear" and answer.method is not None)
         more = needed(estimates[site]) if row.verdict == "unclear" else Needed(None, None)
@@ -60,7 +65,7 @@ def advised(
 
 
 def _text(found: Found, row: SiteGain, answer: Recommendation, use: Use, samples: int | None) -> str:
-    metric, kind = type(found.study.score), found.alone_model(row.client)
+    metric, kind = type(found.metric), found.alone_model(row.client)
     alone = "its own network" if kind == LOCAL else found.title(kind)
     model = f"{'the shared' if use == 'shared' else 'its personal'} model of {answer.best}"
     if row.verdict == "gains":
@@ -98,9 +103,8 @@ def _unit(metric: type[Quantity]) -> str:
     return "points " if metric.unit == "%" else ""
 
 
-def _unmeasured(found: Found, site: int, alone: str) -> SiteAdvice:
-    metric, nothing = type(found.study.score), float("nan")
-    samples = sum(int(fold.final.test.sizes[site]) for fold in found.folds)
+def _unmeasured(found: Found, site: int, alone: str, samples: int) -> SiteAdvice:
+    metric, nothing = type(found.metric), float("nan")
     why = (
         f"{metric.title} is not defined for its test samples, which are of one kind"
         if samples
@@ -108,7 +112,7 @@ def _unmeasured(found: Found, site: int, alone: str) -> SiteAdvice:
     )
     return SiteAdvice(
         client=site,
-        name=found.federation.client_name(site),
+        name=found.sites[site],
         samples=samples,
         use="alone",
         method=alone,

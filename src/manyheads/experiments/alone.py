@@ -59,9 +59,8 @@ def fit_alone(study: Study, task: AloneTask) -> list[str]:
         except Damaged as error:
             said.append(f"{error}; the models are fitted again")
     fold = (study.pooled if task.pooled else study.folds)[task.fold]
-    assert fold.tuning.validation is not None
     found = {
-        "validation": _of_sites(task.baseline, fold.tuning, fold.tuning.validation, study.seed)[0],
+        "validation": _of_sites(task.baseline, fold.tuning, fold.validation, study.seed)[0],
         "test": None,
     }
     cross = not task.pooled and len(fold.final) <= CROSS_SITES

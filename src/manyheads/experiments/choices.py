@@ -8,23 +8,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from manyheads.core.quantities import Quantity
-from manyheads.experiments.alone import AloneTask, alone_outputs
 from manyheads.experiments.curves import SMOOTHED, Curve, best, rise
-from manyheads.experiments.folds import Fold
 from manyheads.experiments.method_result import Choice, RateTried
-from manyheads.experiments.outcomes import predictions_of
-from manyheads.experiments.study import Study
-from manyheads.experiments.trials import Trial
-from manyheads.metrics import METRICS, Metric
+from manyheads.metrics import METRICS, Metric, Predictions
 
-__all__ = ["SiteScores", "Tuned", "chosen_alone", "scores_of_baseline", "scores_of_local", "tuned"]
+__all__ = ["SiteScores", "Tuned", "chosen_alone", "scores_of_local", "tuned", "validation_score"]
 
 RISES = 0.005
 """a curve still rises if its last quarter is above the quarter before by more than this (as a share, or relatively)"""
 COMMON = 100
 """samples for which the mean score over all sites counts when a site chooses a model"""
-Rates = Mapping[float | None, Trial]
+Rates = Mapping[float | None, Curve]
+"""the learning curve with each step size; empty if training diverged"""
 SiteScores = np.ndarray
 """of a model, [sites, 2]: score and negative loss on the validation samples of each site (higher is better)"""
 
@@ -57,34 +52,36 @@ class Tuned:
         return float(np.mean([choice.validation for choice in self.choices]))
 
 
-def tuned(study: Study, folds: Sequence[Rates], limit: int) -> Tuned | str:
-    """Choose in each fold from the trials of a method with each step size; the reason if there is nothing to choose."""
+def tuned(metric: Metric, folds: Sequence[Rates], limit: int) -> Tuned | str:
+    """Choose in each fold from the learning curves of a method; the reason if there is nothing to choose.
+
+    ``limit`` is the number of rounds after which training had to end.
+    """
     choices, curves, rises, tried = [], [], [], dict[float | None, list[float | None]]()
-    for number, trials in enumerate(folds):
+    for number, curves_tried in enumerate(folds):
         found: dict[float | None, tuple[float, float, int, Curve]] = {}
-        for rate, trial in trials.items():
-            curve = [] if study.diverged(trial) else study.curve(trial)
+        for rate, curve in curves_tried.items():
             tried.setdefault(rate, []).append(None)
             if curve and all(p.loss is not None and np.isfinite(p.loss) for p in curve[-1:]):
-                at, score, loss = best(curve, study.sign)
+                at, score, loss = best(curve, metric.sign)
                 found[rate] = (score, loss, at, curve)
-                tried[rate][-1] = study.sign * score
+                tried[rate][-1] = metric.sign * score
         if not found:
             return "diverged with every step size"
         rate = max(found, key=lambda r: found[r][:2])
         score, _, at, curve = found[rate]
-        choices.append(Choice(number, rate, curve[at].round, study.sign * score))
+        choices.append(Choice(number, rate, curve[at].round, metric.sign * score))
         curves.append(curve)
-        rises.append(rise(curve, study.sign) if curve[-1].round >= limit else 0.0)
+        rises.append(rise(curve, metric.sign) if curve[-1].round >= limit else 0.0)
     rates = tuple(
         RateTried(rate, None if None in each else float(np.mean(each)))  # type: ignore[arg-type]
         for rate, each in tried.items()
         if rate is not None
     )
-    return Tuned(tuple(choices), tuple(curves), rates, _still_rises(rises, study.score, choices))
+    return Tuned(tuple(choices), tuple(curves), rates, _still_rises(rises, metric, choices))
 
 
-def _still_rises(rises: Sequence[float], metric: Metric | type[Quantity], choices: Sequence[Choice]) -> bool:
+def _still_rises(rises: Sequence[float], metric: Metric, choices: Sequence[Choice]) -> bool:
     size = 1.0 if metric.unit == "%" else abs(float(np.mean([choice.validation for choice in choices])))
     return float(np.mean(rises)) > RISES * size
 
@@ -105,15 +102,11 @@ def scores_of_local(found: Tuned, fold: int, sites: int, sign: int) -> SiteScore
     )
 
 
-def scores_of_baseline(study: Study, task: AloneTask, folds: Sequence[Fold]) -> SiteScores:
-    """Validation scores of a model other than a network, fitted at each site."""
-    federation = folds[task.fold].tuning
-    assert federation.validation is not None
-    outputs = alone_outputs(study, task).validation
-    predictions = predictions_of(federation, federation.validation, outputs)
-    values, defined = study.score.of_clients(predictions)
-    losses, _ = METRICS.find("loss")().of_clients(predictions)
-    return np.stack([np.where(defined, study.sign * values, np.nan), -losses], axis=1)
+def validation_score(metric: Metric, own: Predictions) -> tuple[float, float]:
+    """Score and negative loss (higher is better) from predictions for one site's validation samples; NaN if undefined."""
+    values, defined = metric.of_clients(own)
+    losses, _ = METRICS.find("loss")().of_clients(own)
+    return metric.sign * float(values[0]) if defined[0] else float("nan"), -float(losses[0])
 
 
 def chosen_alone(scores: Mapping[str, SiteScores], samples: np.ndarray) -> list[str]:

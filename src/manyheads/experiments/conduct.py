@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,11 +15,13 @@ from manyheads.core.tasks import TASKS, task_named
 from manyheads.experiments.alone import AloneTask, unfit_baselines
 from manyheads.experiments.choices import Tuned, tuned
 from manyheads.experiments.describe import federation_facts
-from manyheads.experiments.found import Found
+from manyheads.experiments.details import Details
+from manyheads.experiments.found import Found, Trained
 from manyheads.experiments.methods import LOCAL, Method
 from manyheads.experiments.plan import Plan, refuse_unfit
 from manyheads.experiments.results import POOLED, RESULTS, ComparisonResult, description
-from manyheads.experiments.scoring import judged
+from manyheads.experiments.scoring import Answer, judged
+from manyheads.experiments.simulated import Simulated, validation_told
 from manyheads.experiments.study import Study
 from manyheads.experiments.trials import Trial
 from manyheads.experiments.work import Do, Progress, Work, at_work
@@ -58,19 +60,13 @@ def run_comparison(
         chosen, diverged = trials.chosen()
         finals = _finals(study, trials, chosen, do)
     diverged |= {name: "diverged in its final training" for name in chosen if name not in finals}
-    found = Found(
-        study=study,
-        federation=plan.federation,
-        seeds=plan.seeds,
-        tuned={name: each for name, each in chosen.items() if name in finals},
-        finals=finals,
-        baselines=tuple(baselines),
-        metrics=tuple(metrics_for(task_named(plan.federation.task), (metric.name, *plan.comparison.metrics), True)),
-        target=plan.comparison.target,
-    )
     if not baselines and LOCAL not in finals:
         raise UserError("training alone diverged with every step size", where="rates", fix="try smaller ones")
-    return _concluded(plan, study, found, reason, left_out | unfit | diverged, say)
+    found = _found(plan, study, baselines, {name: each for name, each in chosen.items() if name in finals}, finals)
+    simulated = Simulated(study, found, finals)
+    answer = judged(found, simulated.told())
+    details = simulated.details(answer.recommendation.best)
+    return _concluded(plan, study, answer, details, reason, left_out | unfit | diverged, say)
 
 
 def _deciding(plan: Plan) -> tuple[Metric, str]:
@@ -169,7 +165,8 @@ class _Trials:
         found: dict[str, Tuned] = {}
         diverged: dict[str, str] = {}
         for label in self.labels:
-            outcome = tuned(self.study, list(self._rates(label).values()), self.plan.most_rounds_of(label))
+            curves = [{r: self.study.curve(t) for r, t in each.items()} for each in self._rates(label).values()]
+            outcome = tuned(self.study.score, curves, self.plan.most_rounds_of(label))
             if isinstance(outcome, Tuned):
                 found[label] = outcome
             else:
@@ -200,11 +197,43 @@ def _finals(study: Study, trials: _Trials, chosen: Mapping[str, Tuned], do: Do) 
     return finals
 
 
+def _found(
+    plan: Plan,
+    study: Study,
+    baselines: Sequence[str],
+    chosen: Mapping[str, Tuned],
+    finals: Mapping[str, Sequence[Sequence[Trial]]],
+) -> Found:
+    """What the runs have found, without the samples."""
+    trained = {
+        label: [[Trained(t.algorithm, t.rate, t.finetuned, study.rounds(t)) for t in fold] for fold in folds]
+        for label, folds in finals.items()
+    }
+    names = (study.score.name, *plan.comparison.metrics)
+    return Found(
+        metric=study.score,
+        metrics=tuple(metrics_for(task_named(plan.federation.task), names)),
+        sites=tuple(plan.federation.client_name(site) for site in range(len(plan.federation))),
+        validated=validation_told(study, baselines),
+        seeds=len(plan.seeds),
+        tuned=chosen,
+        finals=trained,
+        baselines=tuple(baselines),
+        pooled=bool(study.pooled),
+        target=plan.comparison.target,
+    )
+
+
 def _concluded(
-    plan: Plan, study: Study, found: Found, reason: str, left_out: dict[str, str], say: Callable[[str], None]
+    plan: Plan,
+    study: Study,
+    answer: Answer,
+    details: Details,
+    reason: str,
+    left_out: dict[str, str],
+    say: Callable[[str], None],
 ) -> ComparisonResult:
     """Build the result of the comparison and write it to its folder."""
-    answer = judged(found)
     best = answer.recommendation.method
     result = ComparisonResult(
         rounds=plan.training.rounds,
@@ -223,9 +252,9 @@ def _concluded(
         settings={"comparison": as_dict(plan.comparison), "training": as_dict(study.training)}
         | {key: table for key, table in plan.config.items() if key != "facts"},
         machine=this_machine(),
-        cross=answer.cross,
-        quality=answer.quality,
-        survival=answer.survival,
+        cross=details.cross,
+        quality=details.quality,
+        survival=details.survival,
         described=description(plan.out),
         command=plan.command,
         next_step=plan.next_step(best) if best else "",

@@ -2,33 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from manyheads.core.tasks import task_named
 from manyheads.data import Federation
 from manyheads.experiments.outcomes import OutOfFold
-from manyheads.experiments.quality import CalibrationBin, ClassQuality, SurvivalCurve
+from manyheads.experiments.quality import CalibrationBin, ClassQuality, CrossSites, SurvivalCurve
 from manyheads.metrics import Predictions
 from manyheads.metrics.curves import calibration, confusion, roc
 from manyheads.metrics.kaplan_meier import kaplan_meier
 
-__all__ = ["qualities", "survival_curves"]
+__all__ = ["Details", "qualities", "survival_curves"]
 
 SITES_SHOWN, CLASSES_SHOWN, BINS = 12, 12, 5
 """largest numbers of sites and classes that are shown in detail; bins of a calibration curve"""
 
 
-def qualities(federation: Federation, methods: Mapping[str, OutOfFold]) -> tuple[ClassQuality, ...]:
+@dataclass(frozen=True)
+class Details:
+    """What takes the predictions themselves, which sites do not tell: only a simulation has it."""
+
+    cross: CrossSites | None = None
+    quality: tuple[ClassQuality, ...] = ()
+    survival: tuple[SurvivalCurve, ...] = ()
+
+
+def qualities(federation: Federation, methods: Mapping[str, Sequence[OutOfFold]]) -> tuple[ClassQuality, ...]:
     """How good the predictions of each method are at each site of a classification; empty with many sites."""
     if not task_named(federation.task).classes or len(federation) > SITES_SHOWN:
         return ()
     return tuple(
-        _quality(federation.client_name(site), name, found.client(site).predictions)
-        for name, found in methods.items()
-        for site in range(len(federation))
-        if found.predictions.sizes[site]
+        _quality(federation.client_name(site), name, own.predictions)
+        for name, sites in methods.items()
+        for site, own in enumerate(sites)
+        if len(own.fold)
     )
 
 
@@ -48,13 +58,12 @@ def _quality(site: str, method: str, own: Predictions) -> ClassQuality:
     )
 
 
-def survival_curves(federation: Federation, found: OutOfFold | None) -> tuple[SurvivalCurve, ...]:
+def survival_curves(federation: Federation, sites: Sequence[OutOfFold]) -> tuple[SurvivalCurve, ...]:
     """The share of each site's samples without event over time: of all, and of the halves with low and high risk."""
-    if federation.task != "survival" or len(federation) > SITES_SHOWN or found is None:
+    if federation.task != "survival" or len(federation) > SITES_SHOWN:
         return ()
     made = []
-    for site in range(len(federation)):
-        own = found.client(site)
+    for site, own in enumerate(sites):
         if not len(own.fold):
             continue
         high = _above_median(own)

@@ -26,6 +26,12 @@ class Fold:
     """builds the initial model from a seed; sites' tables may have other inputs after another division"""
     final_model: Callable[[int], Model]
 
+    @property
+    def validation(self) -> Samples:
+        """The validation samples."""
+        assert self.tuning.validation is not None
+        return self.tuning.validation
+
     @classmethod
     def of(
         cls, divided: Federation, model: Callable[[Federation], Callable[[int], Model]], validation: float, seed: int

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from manyheads.data import Federation, Samples
 from manyheads.experiments.folds import Fold
 from manyheads.metrics import Predictions
 
-__all__ = ["OutOfFold", "joined", "predictions_of"]
+__all__ = ["OutOfFold", "by_fold", "joined", "out_of_fold", "predictions_of"]
 
 
 def predictions_of(federation: Federation, samples: Samples, outputs: np.ndarray) -> Predictions:
@@ -54,6 +55,25 @@ def joined(folds: Sequence[Fold], outputs: Sequence[np.ndarray]) -> OutOfFold:
     )
     fold = np.repeat(np.arange(len(parts)), sizes.sum(axis=1))[order]
     return OutOfFold(Predictions(outputs_, labels, losses, sizes.sum(axis=0)), fold)
+
+
+def out_of_fold(folds: Sequence[Fold], outputs: Sequence[Sequence[np.ndarray]]) -> list[OutOfFold]:
+    """From the outputs for the test samples of each fold, for each seed."""
+    return [joined(folds, own) for own in outputs]
+
+
+def by_fold(methods: Mapping[str, Sequence[OutOfFold]], names: Sequence[str]) -> list[OutOfFold]:
+    """For each seed, the predictions of the method that is named for each fold, on the samples of the fold."""
+    return [_picked(parts) for parts in zip(*(methods[name] for name in names), strict=True)]
+
+
+def _picked(parts: Sequence[OutOfFold]) -> OutOfFold:
+    first, fold = parts[0]
+    outputs, losses = (
+        np.stack(each)[fold, np.arange(len(fold))]
+        for each in zip(*((part.predictions.outputs, part.predictions.losses) for part in parts), strict=True)
+    )
+    return OutOfFold(replace(first, outputs=outputs, losses=losses), fold)
 
 
 def _in_own_unit(part: Predictions) -> Predictions:

@@ -57,11 +57,6 @@ class Study:
     classes: Sequence[type[Any]] = ()
     """classes of the user, which worker processes must register"""
 
-    @property
-    def sign(self) -> int:
-        """Factor of the score so that higher is better: -1 for metrics where lower is better."""
-        return -1 if self.score.higher_is_better is False else 1
-
     def trial(
         self,
         method: Method,
@@ -133,7 +128,7 @@ class Study:
     def _long_enough(self, trial: Trial, history: History) -> bool:
         rounds = [RoundFacts.of(record) for record in history]
         kinds = [False] + [True] * (trial.training.finetune.scope != "none")
-        return long_enough([curve_of(rounds, self.score.name, finetuned) for finetuned in kinds], self.sign)
+        return long_enough([curve_of(rounds, self.score.name, finetuned) for finetuned in kinds], self.score.sign)
 
     def refuse_other(self, now: RunConfig) -> None:
         """Refuse a folder with runs of another comparison than a run with the configuration ``now``, before any change."""
@@ -186,7 +181,9 @@ class Study:
         return {"settings": settings, "round": str(trial.training.rounds), "models": trial.models}
 
     def curve(self, trial: Trial) -> Curve:
-        """Return the evaluations on validation samples during a trial's run."""
+        """Return the evaluations on validation samples during a trial's run; none if it diverged."""
+        if self.diverged(trial):
+            return []
         return curve_of(self.rounds(trial), self.score.name, trial.finetuned)
 
     def rounds(self, trial: Trial) -> list[RoundFacts]:

@@ -1,17 +1,19 @@
-"""What is known of one site about a difference between two models (or a level of one): its samples and its runs."""
+"""What is known of one site about a difference between two models (or a level of one), and what the site tells of it.
+
+A site has a number for every sample; it tells counts and moments of these, which are all that an interval needs, of the
+site or of the mean over any number of sites.
+"""
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Differences", "Kind", "Sampling", "run_deviations", "sampling"]
+from manyheads.core.records import Number
 
-Kind = Literal["share", "difference", "measure"]
-"""what values are: numbers from 0 to 1, differences of two such numbers, or any numbers"""
-TENTH = 0.1
-"""how much of a pseudo-sample is added at each end of the range of a share"""
+__all__ = ["Differences", "Moments"]
 
 
 class Differences(NamedTuple):
@@ -32,48 +34,74 @@ class Differences(NamedTuple):
     over strata of the means of ``each``"""
 
 
-class Sampling(NamedTuple):
-    """The variance of a site's value over its samples."""
+@dataclass(frozen=True, kw_only=True)
+class Moments:
+    """What a site tells of its :class:`Differences`: counts and moments over its samples, and the values of its runs.
 
-    variances: np.ndarray
-    """of each stratum, [strata]; infinite if a stratum has a single sample of any size"""
-    freedom: np.ndarray
-    """degrees of freedom with which they are known, [strata]"""
-    residual: float
-    """the part of the variance that differs from run to run on the same samples"""
-    shift: float
-    """of the value, by the pseudo-samples"""
+    Sums are over the samples of a stratum, of each sample's mean over seeds.
 
-
-def sampling(site: Differences, kind: Kind, sites: int) -> Sampling:
-    """The variance over samples, stratum by stratum, of means over seeds.
-
-    A few samples that are all alike would leave no variance, so pseudo-samples are added; those of a single site are
-    divided among all ``sites``. A share gets a tenth of a sample at either end of its range; a difference gets one
-    sample, half of it above and half of it below zero.
+    >>> each, zeros = np.array([[0.0, 1.0, 1.0]]), np.zeros(3, int)
+    >>> found = Moments.of(Differences(each.mean(axis=1), each, zeros, zeros, span=1))
+    >>> found.counts, found.sums, found.samples
+    ((3,), (2.0,), 3)
     """
-    _, stratum, n = np.unique(site.stratum, return_inverse=True, return_counts=True)
-    each = site.each.mean(axis=0)
-    count, total, square = (np.bincount(stratum, each**power).astype(float) for power in (0, 1, 2))
-    mean = total / n
-    if kind == "share":
-        low = mean * (1 - max(site.span, 1.0))  # of a mean 0; of pairs, a sample that has more of them moves it by more
-        ends, added = np.stack([low, low + site.span]), TENTH / sites
-        count, total = count + 2 * added, total + added * ends.sum(axis=0)
-        square = square + added * np.square(ends).sum(axis=0)
-    elif kind == "difference":
-        count, square = count + 1 / sites, square + _size(each, site.span) ** 2 / sites
-    spread = np.maximum(square / count - (total / count) ** 2, 0.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        variances = np.where(count > 1, spread / (count - 1), np.inf)
-    shift = float((total / count - mean).sum())
-    return Sampling(variances, np.maximum(count - 1, 1.0), _residual(site.each, stratum, n), shift)
+
+    values: tuple[Number, ...]
+    """the metric's difference for each seed; higher is better"""
+    counts: tuple[int, ...]
+    """samples of each stratum"""
+    sums: tuple[Number, ...]
+    """of what they contribute, in each stratum"""
+    squares: tuple[Number, ...]
+    """the sums of the squares"""
+    size: Number
+    """of a pseudo-sample: the root mean square of contributions that are not 0; ``span`` if all are"""
+    span: Number
+    """width of the range of a model's contributions; NaN if it is not bounded"""
+    residual: Number
+    """the part of the variance over samples that differs from run to run on the same samples"""
+    runs: tuple[tuple[Number, ...], ...]
+    """for each seed, how far the value in each fold is above the mean over runs; NaN where it has none"""
+
+    def __post_init__(self) -> None:
+        strata = {len(self.counts), len(self.sums), len(self.squares)}
+        if len(strata) > 1 or 0 in strata or min(self.counts) < 1:
+            raise ValueError("every stratum has a count of at least 1, a sum and a sum of squares")
+        if len(self.values) != len(self.runs) or not self.values or len({len(row) for row in self.runs}) > 1:
+            raise ValueError("every seed has a value, and one for each of the same folds")
+
+    @classmethod
+    def of(cls, site: Differences) -> Moments:
+        """The moments of a site's samples."""
+        _, stratum, n = np.unique(site.stratum, return_inverse=True, return_counts=True)
+        each = site.each.mean(axis=0)
+        sums, squares = (np.bincount(stratum, each**power) for power in (1, 2))
+        return cls(
+            values=tuple(site.values.tolist()),
+            counts=tuple(n.tolist()),
+            sums=tuple(sums.tolist()),
+            squares=tuple(squares.tolist()),
+            size=_size(each, site.span),
+            span=float(site.span),
+            residual=_residual(site.each, stratum, n),
+            runs=tuple(map(tuple, _deviations(site).tolist())),
+        )
+
+    @property
+    def samples(self) -> int:
+        """The number of the site's samples."""
+        return sum(self.counts)
+
+    @property
+    def folds(self) -> int:
+        """The number of folds, up to the last in which the site has samples."""
+        return len(self.runs[0])
 
 
 def _size(each: np.ndarray, span: float) -> float:
     """How much a pseudo-sample differs: as much as the samples that do; by the whole span if there are none."""
     some = np.count_nonzero(each)
-    return float((np.square(each).sum() / some) ** 0.5) if some else span
+    return float((np.square(each).sum() / some) ** 0.5 if some else span)
 
 
 def _residual(each: np.ndarray, stratum: np.ndarray, n: np.ndarray) -> float:
@@ -87,15 +115,12 @@ def _residual(each: np.ndarray, stratum: np.ndarray, n: np.ndarray) -> float:
     return float((squares / (np.maximum(n - 1, 1) * n)).sum()) / ((seeds - 1) * seeds)
 
 
-def run_deviations(site: Differences, folds: int) -> np.ndarray:
+def _deviations(site: Differences) -> np.ndarray:
     """How far the site's value in each run is above its mean over runs, [seeds, folds]; NaN where it has none."""
-    if folds == 1:
-        return (site.values - site.values.mean())[:, None]
+    folds = 1 + int(site.fold.max(initial=0))
     if site.runs is not None:
-        found = np.full((len(site.runs), folds), np.nan)
-        found[:, : site.runs.shape[1]] = site.runs
-        known = ~np.isnan(found)
-        return found - found[known].mean() if known.any() else found
+        known = ~np.isnan(site.runs)
+        return site.runs - site.runs[known].mean() if known.any() else site.runs
     found = np.where(np.bincount(site.fold, minlength=folds) > 0, np.zeros((len(site.values), 1)), np.nan)
     for stratum in np.unique(site.stratum):
         own = site.stratum == stratum

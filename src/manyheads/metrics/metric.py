@@ -34,6 +34,11 @@ class Metric(Quantity, ABC):
     needs_classes: ClassVar[bool] = False
     """whether it is only for tasks whose labels are classes"""
 
+    @property
+    def sign(self) -> int:
+        """Factor of the value so that higher is better: -1 if lower is."""
+        return -1 if self.higher_is_better is False else 1
+
     @abstractmethod
     def of_client(self, predictions: Predictions) -> float | None:
         """The value at one client, which has at least one sample; None (or NaN) where it is not defined."""

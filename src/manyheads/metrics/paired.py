@@ -13,9 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from manyheads.metrics.differences import Differences, Kind, run_deviations, sampling
+from manyheads.metrics.differences import Differences, Moments
+from manyheads.metrics.sampling import Kind, sampling
 
-__all__ = ["Differences", "Estimate", "Kind", "Part", "estimate", "overall"]
+__all__ = ["Differences", "Estimate", "Kind", "Moments", "Part", "estimate", "overall"]
 
 REUSED: dict[Kind, float] = {"share": 1.5, "difference": 1.25, "measure": 1.5}
 """in cross-validation, by how much the variance over samples is larger because test samples train the other folds"""
@@ -92,25 +93,26 @@ class Estimate:
         return excluded
 
 
-def estimate(site: Differences, kind: Kind) -> Estimate:
+def estimate(site: Moments, kind: Kind) -> Estimate:
     """An estimate of one site's level or difference.
 
     >>> each, zeros = np.ones((1, 3)), np.zeros(3, int)
-    >>> low, high = estimate(Differences(each.mean(axis=1), each, zeros, zeros, span=1), "difference").interval()
+    >>> site = Moments.of(Differences(each.mean(axis=1), each, zeros, zeros, span=1))
+    >>> low, high = estimate(site, "difference").interval()
     >>> low < 0.3
     True
     """
     return overall([site], kind)
 
 
-def overall(sites: Sequence[Differences], kind: Kind) -> Estimate:
+def overall(sites: Sequence[Moments], kind: Kind) -> Estimate:
     """An estimate of the mean over sites; samples differ between sites, runs are common to all."""
     count, seeds = len(sites), len(sites[0].values)
-    dealt = 1 + max(int(site.fold.max(initial=0)) for site in sites)
+    dealt = max(site.folds for site in sites)
     sampled = [sampling(site, kind, count) for site in sites]
     variances, freedom = (np.concatenate(parts) for parts in zip(*(s[:2] for s in sampled), strict=True))
     samples = _sum(variances, freedom, count)
-    runs = np.stack([run_deviations(site, dealt) for site in sites])  # [sites, seeds, folds]
+    runs = np.stack([_runs(site, dealt) for site in sites])  # [sites, seeds, folds]
     runs = np.nan_to_num(runs[:, :, ~np.isnan(runs).all(axis=(0, 1))]).mean(axis=0)
     folds = runs.shape[1]
     by_seed = float(runs.var(axis=0, ddof=1).mean()) / runs.size if seeds > 1 and folds else 0.0
@@ -119,12 +121,12 @@ def overall(sites: Sequence[Differences], kind: Kind) -> Estimate:
         between, differing = Part(float(runs.mean(axis=0).var(ddof=1)) / folds, folds - 1), 1.0
     elif seeds > 1:
         between = Part(by_seed, seeds - 1)
-        residual = sum(s.residual for s in sampled) / count**2
+        residual = sum(site.residual for site in sites) / count**2
         differing = min(residual / samples.variance, 1.0) if samples.variance else 0.0
     elif count > 1 and kind != "share":
         between = Part(float(np.var([site.values[0] for site in sites], ddof=1)) / count, count - 1)
         differing = 1.0
-    value = float(np.mean([site.values.mean() for site in sites]))
+    value = float(np.mean([np.mean(site.values) for site in sites]))
     variance = samples.variance * (REUSED[kind] if dealt > 1 else 1.0)
     return Estimate(
         value=value,
@@ -137,6 +139,15 @@ def overall(sites: Sequence[Differences], kind: Kind) -> Estimate:
         near=value + sum(s.shift for s in sampled) / count if kind == "share" else np.nan,
         largest=np.inf if kind == "measure" else 1.0,
     )
+
+
+def _runs(site: Moments, folds: int) -> np.ndarray:
+    """How far the site's value in each run is above its mean over runs, [seeds, folds]; NaN where it has none."""
+    if folds == 1:
+        values = np.array(site.values)
+        return (values - values.mean())[:, None]
+    lacking = np.full((len(site.values), folds - site.folds), np.nan)
+    return np.concatenate([np.array(site.runs), lacking], axis=1)
 
 
 def _sum(variances: np.ndarray, freedom: np.ndarray, count: int) -> Part:

@@ -8,7 +8,7 @@ import numpy as np
 
 from manyheads.core.tasks import task_named
 from manyheads.metrics import Metric, Predictions, metrics_for
-from manyheads.metrics.paired import Differences, Kind, estimate
+from manyheads.metrics.paired import Differences, Kind, Moments, estimate
 from manyheads.onboarding.alone import AloneModel
 
 __all__ = ["verdict"]
@@ -39,7 +39,7 @@ def _gain(metric: Metric, ours: Predictions, alone: Predictions) -> tuple[float 
     sign = -1 if metric.higher_is_better is False else 1
     values, each = np.array([sign * (mine.value - theirs.value)]), sign * (mine.each - theirs.each)[None]
     kind: Kind = "measure" if np.isnan(mine.span) else "difference"
-    found = estimate(Differences(values, each, mine.stratum, same, mine.span), kind)
+    found = estimate(Moments.of(Differences(values, each, mine.stratum, same, mine.span)), kind)
     interval = found.interval()
     return found.value, list(interval) if np.isfinite(interval).all() else None
 
