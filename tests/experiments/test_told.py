@@ -63,7 +63,7 @@ def compared(request, tmp_path_factory):
             return super().told()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(conduct, "Simulated", Kept)
+        patch.setattr("manyheads.experiments.simulated.Simulated", Kept)
         CASES[request.param](out)
     return out, CASES[request.param], made[0]
 

@@ -16,7 +16,7 @@ from manyheads.data import Federation, Samples
 from manyheads.experiments.cross import CROSS_SITES
 from manyheads.experiments.study import Study
 
-__all__ = ["AloneOutputs", "AloneTask", "alone_outputs", "fit_alone", "unfit_baselines"]
+__all__ = ["AloneOutputs", "AloneTask", "alone_outputs", "fit_alone", "outputs_alone", "unfit_baselines"]
 
 
 class AloneTask(NamedTuple):
@@ -60,11 +60,11 @@ def fit_alone(study: Study, task: AloneTask) -> list[str]:
             said.append(f"{error}; the models are fitted again")
     fold = (study.pooled if task.pooled else study.folds)[task.fold]
     found = {
-        "validation": _of_sites(task.baseline, fold.tuning, fold.validation, study.seed)[0],
+        "validation": outputs_alone(task.baseline, fold.tuning, fold.validation, study.seed)[0],
         "test": None,
     }
     cross = not task.pooled and len(fold.final) <= CROSS_SITES
-    found["test"], everywhere = _of_sites(task.baseline, fold.final, fold.final.test, study.seed, cross)
+    found["test"], everywhere = outputs_alone(task.baseline, fold.final, fold.final.test, study.seed, cross)
     tensors = {name: torch.from_numpy(value) for name, value in found.items()}
     if everywhere is not None:
         tensors["cross"] = torch.from_numpy(everywhere)
@@ -79,7 +79,7 @@ def alone_outputs(study: Study, task: AloneTask) -> AloneOutputs:
     return AloneOutputs(found["validation"], found["test"], found.get("cross"))
 
 
-def _of_sites(
+def outputs_alone(
     baseline: str, federation: Federation, samples: Samples, seed: int, cross: bool = False
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Outputs of each site's model for its own ``samples`` and, with ``cross``, for those of all sites."""

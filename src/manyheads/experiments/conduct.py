@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,17 +15,18 @@ from manyheads.core.settings import as_dict
 from manyheads.core.tasks import TASKS, task_named
 from manyheads.experiments.alone import AloneTask, unfit_baselines
 from manyheads.experiments.choices import Tuned, tuned
-from manyheads.experiments.describe import federation_facts
+from manyheads.experiments.describe import FederationFacts
 from manyheads.experiments.details import Details
 from manyheads.experiments.found import Found, Trained
 from manyheads.experiments.methods import LOCAL, Method
 from manyheads.experiments.plan import Plan, refuse_unfit
 from manyheads.experiments.results import POOLED, RESULTS, ComparisonResult, description
 from manyheads.experiments.scoring import Answer, judged
-from manyheads.experiments.simulated import Simulated, validation_told
+from manyheads.experiments.simulated import simulating
 from manyheads.experiments.study import Study
+from manyheads.experiments.told import ValidationTold
 from manyheads.experiments.trials import Trial
-from manyheads.experiments.work import Do, Progress, Work, at_work
+from manyheads.experiments.work import Crew, Do, Progress, Say, Work
 from manyheads.metrics import METRICS, Metric, deciding_metric, metrics_for
 from manyheads.monitors import MONITORS
 from manyheads.run.checks import check
@@ -32,18 +34,18 @@ from manyheads.run.config_file import COMPARISON
 
 __all__ = ["run_comparison"]
 
-MONITORED = ("cka", "head_diversity", "drift")
-
 
 def run_comparison(
     plan: Plan,
     progress: Progress = lambda done, doing: None,
-    say: Callable[[str], None] = warnings.warn,
+    say: Say = warnings.warn,
     begin: Callable[[], None] = lambda: None,
+    crew: Callable[[Study, Plan, Progress, Say], AbstractContextManager[Crew]] = simulating,
 ) -> ComparisonResult:
     """Run a comparison, or the rest of an interrupted one.
 
-    ``begin`` is called once existing runs in the folder are known to belong to the same comparison.
+    ``begin`` is called once existing runs in the folder are known to belong to the same comparison; ``crew`` gives those
+    who do its work: here, processes of this machine.
     """
     refuse_unfit(plan.federation)
     metric, reason = _deciding(plan)
@@ -54,19 +56,21 @@ def run_comparison(
     trials = _Trials(plan, study, methods)
     study.refuse_other(trials.tuning[0].config)
     begin()
-    with at_work(study, plan.training.engine.resolved_workers(), progress, say) as do:
+    with crew(study, plan, progress, say) as those:
         fits = [AloneTask(name, fold, pooled) for name in baselines for fold, pooled in trials.places]
-        do([*(Work(trial) for trial in trials.tuning), *(Work(alone=task) for task in fits)])
+        those.do([*(Work(trial) for trial in trials.tuning), *(Work(alone=task) for task in fits)])
         chosen, diverged = trials.chosen()
-        finals = _finals(study, trials, chosen, do)
-    diverged |= {name: "diverged in its final training" for name in chosen if name not in finals}
-    if not baselines and LOCAL not in finals:
-        raise UserError("training alone diverged with every step size", where="rates", fix="try smaller ones")
-    found = _found(plan, study, baselines, {name: each for name, each in chosen.items() if name in finals}, finals)
-    simulated = Simulated(study, found, finals)
-    answer = judged(found, simulated.told())
-    details = simulated.details(answer.recommendation.best)
-    return _concluded(plan, study, answer, details, reason, left_out | unfit | diverged, say)
+        finals = _finals(study, trials, chosen, those.do)
+        diverged |= {name: "diverged in its final training" for name in chosen if name not in finals}
+        if not baselines and LOCAL not in finals:
+            raise UserError("training alone diverged with every step size", where="rates", fix="try smaller ones")
+        kept = {name: each for name, each in chosen.items() if name in finals}
+        found = _found(plan, study, baselines, kept, finals, those.validated(baselines))
+        answer = judged(found, those.told(found, finals))
+        details = those.details(found, finals, answer.recommendation.best)
+        result = _concluded(plan, study, answer, details, reason, left_out | unfit | diverged, those.facts(), say)
+        those.end(result)
+    return result
 
 
 def _deciding(plan: Plan) -> tuple[Metric, str]:
@@ -87,7 +91,7 @@ def _study(plan: Plan, metric: Metric) -> Study:
     tuned = tuple(method.algorithm for method in plan.methods.values() if method.finetuned)
     training = replace(
         plan.training,
-        monitor=plan.training.monitor or MONITORED,
+        monitor=plan.monitors,
         engine=replace(plan.training.engine, workers=1),
     )
     if tuned and training.finetune.scope == "none":
@@ -203,6 +207,7 @@ def _found(
     baselines: Sequence[str],
     chosen: Mapping[str, Tuned],
     finals: Mapping[str, Sequence[Sequence[Trial]]],
+    validated: tuple[ValidationTold, ...],
 ) -> Found:
     """What the runs have found, without the samples."""
     trained = {
@@ -214,7 +219,7 @@ def _found(
         metric=study.score,
         metrics=tuple(metrics_for(task_named(plan.federation.task), names)),
         sites=tuple(plan.federation.client_name(site) for site in range(len(plan.federation))),
-        validated=validation_told(study, baselines),
+        validated=validated,
         seeds=len(plan.seeds),
         tuned=chosen,
         finals=trained,
@@ -231,7 +236,8 @@ def _concluded(
     details: Details,
     reason: str,
     left_out: dict[str, str],
-    say: Callable[[str], None],
+    facts: FederationFacts,
+    say: Say,
 ) -> ComparisonResult:
     """Build the result of the comparison and write it to its folder."""
     best = answer.recommendation.method
@@ -248,7 +254,7 @@ def _concluded(
         check=answer.check,
         sites=answer.sites,
         left_out=left_out,
-        data=federation_facts(plan.federation, plan.training.seed),
+        data=facts,
         settings={"comparison": as_dict(plan.comparison), "training": as_dict(study.training)}
         | {key: table for key, table in plan.config.items() if key != "facts"},
         machine=this_machine(),
@@ -270,7 +276,7 @@ def _protocol(folds: int) -> str:
     return f"mean over clients of each client's own samples, each predicted by models of the one of {folds} folds that did not train on it"
 
 
-def _warn_if_stale(out: Path, say: Callable[[str], None]) -> None:
+def _warn_if_stale(out: Path, say: Say) -> None:
     """Report existing results in the folder that are damaged or of other settings, as they will be overwritten."""
     if (out / RESULTS).exists():
         try:

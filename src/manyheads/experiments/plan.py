@@ -20,11 +20,12 @@ from manyheads.models import Model
 from manyheads.run import Training
 from manyheads.run.config import GivenModel, model_from
 
-__all__ = ["RATES", "ROUNDS", "Comparison", "Plan", "model_for", "refuse_unfit"]
+__all__ = ["RATES", "ROUNDS", "Comparison", "Plan", "model_for", "refuse_unfit", "usual_folds"]
 
 RATES = (0.01, 0.03, 0.1, 0.3)
 ROUNDS = 100
 """the largest number of rounds of a comparison, unless another is given"""
+MONITORED = ("cka", "head_diversity", "drift")
 USUAL_FOLDS, SMALL = 5, 1000
 """folds of a federation whose sites typically have fewer samples than SMALL"""
 
@@ -83,10 +84,16 @@ class Plan:
     def seeds(self) -> tuple[int, ...]:
         return tuple(self.training.seed + i for i in range(self.comparison.seeds))
 
+    @property
+    def monitors(self) -> tuple[str, ...]:
+        """Quantities to record in one final run of each method."""
+        return self.training.monitor or MONITORED
+
     @cached_property
     def folds(self) -> tuple[Fold, ...]:
         """The divisions of the samples."""
-        count = self.comparison.folds or usual_folds(self.federation)
+        whole = self.federation
+        count = self.comparison.folds or usual_folds(whole.own_test, whole.train.sizes + whole.test.sizes)
         divided = self.federation.folds(count, self.training.seed)
         return tuple(Fold.of(each, self.model, self.comparison.validation, self.training.seed) for each in divided)
 
@@ -110,10 +117,9 @@ class Plan:
         return (tuning + final + pooled * self.comparison.pooled) * len(self.folds)
 
 
-def usual_folds(federation: Federation) -> int:
-    """The number of folds unless the user gives one."""
-    small = not federation.own_test and np.median(federation.train.sizes + federation.test.sizes) < SMALL
-    return USUAL_FOLDS if small else 1
+def usual_folds(own_test: bool, sizes: np.ndarray) -> int:
+    """The number of folds unless the user gives one, for sites with so many samples, perhaps with a test part of their own."""
+    return USUAL_FOLDS if not own_test and np.median(sizes) < SMALL else 1
 
 
 def model_for(given: GivenModel, federation: Federation) -> Callable[[int], Model]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,18 +12,21 @@ import numpy as np
 from manyheads.experiments.alone import AloneTask, alone_outputs
 from manyheads.experiments.choices import chosen_alone, scores_of_local, validation_score
 from manyheads.experiments.cross import CROSS_SITES, cross_sites
+from manyheads.experiments.describe import FederationFacts, federation_facts
 from manyheads.experiments.details import Details, qualities, survival_curves
 from manyheads.experiments.found import Found
 from manyheads.experiments.methods import LOCAL
 from manyheads.experiments.outcomes import OutOfFold, by_fold, out_of_fold, predictions_of
+from manyheads.experiments.plan import Plan
 from manyheads.experiments.quality import CrossSites
-from manyheads.experiments.results import ALONE, POOLED
+from manyheads.experiments.results import ALONE, POOLED, ComparisonResult
 from manyheads.experiments.study import Study
 from manyheads.experiments.told import Told, ValidationTold, tell, tell_validation
 from manyheads.experiments.trials import Trial
+from manyheads.experiments.work import Crew, Do, Finals, Progress, Say, at_work
 from manyheads.metrics import Predictions
 
-__all__ = ["Simulated", "validation_told"]
+__all__ = ["Simulated", "simulating", "validation_told"]
 
 Outputs = list[list[np.ndarray]]
 """outputs of a method for the test samples, by seed and fold"""
@@ -129,3 +133,34 @@ class Simulated:
             models.append(np.stack([row[site] for site, row in enumerate(rows) if row is not None]))
         federated = (best, self.outputs(best)[0]) if best else None
         return cross_sites(self.found.metric, study.folds, models, federated)
+
+
+@dataclass(frozen=True)
+class _Here:
+    """A comparison on this machine, whose processes have the samples of all sites."""
+
+    study: Study
+    plan: Plan
+    do: Do
+
+    def validated(self, baselines: Sequence[str]) -> tuple[ValidationTold, ...]:
+        return validation_told(self.study, baselines)
+
+    def told(self, found: Found, finals: Finals) -> Sequence[Told]:
+        return Simulated(self.study, found, finals).told()
+
+    def details(self, found: Found, finals: Finals, best: str | None) -> Details:
+        return Simulated(self.study, found, finals).details(best)
+
+    def facts(self) -> FederationFacts:
+        return federation_facts(self.plan.federation, self.plan.training.seed)
+
+    def end(self, result: ComparisonResult) -> None:
+        pass
+
+
+@contextmanager
+def simulating(study: Study, plan: Plan, progress: Progress, say: Say) -> Iterator[Crew]:
+    """Do the work of a comparison on this machine."""
+    with at_work(study, plan.training.engine.resolved_workers(), progress, say) as do:
+        yield _Here(study, plan, do)

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,7 @@ class Study:
         fold = (self.pooled if trial.pooled else self.folds)[trial.fold]
         return fold.tuning if trial.stage == "tuning" else fold.final
 
-    def _model(self, trial: Trial) -> Model:
+    def model(self, trial: Trial) -> Model:
         fold = self.folds[trial.fold]
         return (fold.tuning_model if trial.stage == "tuning" else fold.final_model)(trial.seed)
 
@@ -101,16 +102,12 @@ class Study:
 
     def train(self, trial: Trial) -> list[str]:
         """Train or resume one run, unless it is known to diverge; returns messages about damaged runs done again."""
-        path, said = self.path(trial), list[str]()
-
-        def enough(history: History) -> bool:
-            evaluated = bool(history) and "evaluation" in history[-1]
-            return trial.stage == "tuning" and evaluated and self._long_enough(trial, history)
+        path, said, enough = self.path(trial), list[str](), partial(self.enough, trial)
 
         def go_on() -> None:
             if self.diverged(trial):
                 return read_run_config(path).require_same(trial.config)
-            things = trial.algorithm, self._model(trial), self.federation(trial), trial.training, self.config, path
+            things = trial.algorithm, self.model(trial), self.federation(trial), trial.training, self.config, path
             run_training(*things, resume=True, say=said.append, enough=enough)
             return None
 
@@ -122,10 +119,17 @@ class Study:
                 shutil.rmtree(path)
                 go_on()
         except Diverged as error:
-            write_json(path / DIVERGED, {"schema": 1, "error": str(error)})
+            self.note_divergence(trial, error)
         return said
 
-    def _long_enough(self, trial: Trial, history: History) -> bool:
+    def note_divergence(self, trial: Trial, error: Diverged) -> None:
+        """Remember that a run diverges, so that it is not tried again."""
+        write_json(self.path(trial) / DIVERGED, {"schema": 1, "error": str(error)})
+
+    def enough(self, trial: Trial, history: History) -> bool:
+        """Whether a run that is made to choose settings may end before its last round."""
+        if trial.stage != "tuning" or not history or "evaluation" not in history[-1]:
+            return False
         rounds = [RoundFacts.of(record) for record in history]
         kinds = [False] + [True] * (trial.training.finetune.scope != "none")
         return long_enough([curve_of(rounds, self.score.name, finetuned) for finetuned in kinds], self.score.sign)
@@ -170,7 +174,7 @@ class Study:
 
     def run(self, trial: Trial) -> Run:
         """Return the finished run of a trial."""
-        return load(self.path(trial), self._model(trial), algorithm=trial.algorithm)
+        return load(self.path(trial), self.model(trial), algorithm=trial.algorithm)
 
     def _outputs_path(self, trial: Trial) -> Path:
         return self.path(trial) / f"outputs-{trial.models}.safetensors"

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from manyheads.core.watching import watching
 from manyheads.engines.executor import working
 from manyheads.experiments.alone import AloneTask, fit_alone
+from manyheads.experiments.describe import FederationFacts
+from manyheads.experiments.details import Details
+from manyheads.experiments.found import Found
+from manyheads.experiments.results import ComparisonResult
 from manyheads.experiments.study import Study
+from manyheads.experiments.told import Told, ValidationTold
 from manyheads.experiments.trials import Trial
 
-__all__ = ["Do", "Progress", "Work", "at_work"]
+__all__ = ["Crew", "Do", "Finals", "Progress", "Say", "Work", "at_work"]
 
 Progress = Callable[[int, str], None]
 """called periodically with the number of rounds done, and what was just finished (or an empty string)"""
@@ -27,6 +32,31 @@ class Work(NamedTuple):
 
 
 Do = Callable[[Sequence[Work]], None]
+Say = Callable[[str], None]
+Finals = Mapping[str, Sequence[Sequence[Trial]]]
+"""the final trials of each method, by fold and seed"""
+
+
+class Crew(Protocol):
+    """Those who do the work of a comparison and have its samples: processes of one machine, or real sites."""
+
+    def do(self, tasks: Sequence[Work]) -> None:
+        """Do all of it."""
+
+    def validated(self, baselines: Sequence[str]) -> tuple[ValidationTold, ...]:
+        """What each site tells of its validation samples."""
+
+    def told(self, found: Found, finals: Finals) -> Sequence[Told]:
+        """What each site tells of its test samples."""
+
+    def details(self, found: Found, finals: Finals, best: str | None) -> Details:
+        """What is shown of single predictions, if they may be seen."""
+
+    def facts(self) -> FederationFacts:
+        """What is known of the sites' data."""
+
+    def end(self, result: ComparisonResult) -> None:
+        """Called with the result, which is written."""
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,9 @@ class Agent:
             "statistics": self._statistics,
             "work": self._work,
             "finish": self._finish,
+            "validate": self._validate,
+            "tell": self._tell,
+            "conclude": self._conclude,
         }
         with one_thread():
             reply = done[action](study, message)
@@ -98,10 +101,15 @@ class Agent:
     def _statistics(self, study: Study, message: Message) -> Message:
         """Of the training rows of each division; and the sizes of its parts."""
         agreement, division = _agreed(message.facts)
-        parts, told = self._table(study, message.facts).divided(agreement, division)
+        made = self._table(study, message.facts).divided(agreement, division)
         self._mark(message.facts["run"])
-        sizes = [self._sizes(part) for part in parts]
-        return Message({"statistics": [written_statistics(each) for each in told], "parts": sizes})
+        return Message(
+            {
+                "statistics": [written_statistics(each) for each in made.statistics],
+                "parts": [self._sizes(part) for part in made.federations],
+                "encoded_by": made.encoded_by,
+            }
+        )
 
     def _sizes(self, federation: Federation) -> Facts:
         """Numbers of rows; those of a class only as the policy allows."""
@@ -116,8 +124,7 @@ class Agent:
         agreement, division = _agreed(facts)
         columns = [build(Columns, each, where="columns") for each in facts["columns"]]
         self._require_unchanged(facts["run"])
-        parts, _ = self._table(study, facts).divided(agreement, division, columns)
-        return parts
+        return self._table(study, facts).divided(agreement, division, columns).federations
 
     def _mark(self, run: str) -> None:
         """Remember the table that a run begins with."""
@@ -162,6 +169,41 @@ class Agent:
         place = keep_run(study, trial, federation, kept, server, facts["history"], facts["run"], self.folder)
         return Message({"kept": place.name})
 
+    def _validate(self, study: Study, message: Message) -> Message:
+        """Fit the models other than networks, and tell how good they are on validation samples."""
+        from manyheads.federate.compared import AtSite
+
+        facts = message.facts
+        site = AtSite(self._federations(study, facts), _agreed(facts)[1], self._run_folder(facts))
+        return Message({"validated": site.validated(facts["metric"], facts["baselines"])})
+
+    def _tell(self, study: Study, message: Message) -> Message:
+        """Predict test samples with the final models of all methods, and tell counts and moments of the scores."""
+        from manyheads.federate.compared import AtSite
+
+        facts = message.facts
+        federations = self._federations(study, facts)
+        site = AtSite(federations, _agreed(facts)[1], self._run_folder(facts))
+        outputs: dict[str, list[list[np.ndarray]]] = {}
+        for number, asked in enumerate(facts["finals"]):
+            trial = Trial.of(facts["trials"][asked["trial"]], self.policy.own_code)
+            own_part, everyone = federations[trial.part], len(facts["sites"])
+            mine = _Client(self, study, trial, own_part, facts["run"], self._cache, everyone)
+            server = state_of(taken(f"{number}/", message.tensors))
+            own = mine.predicted(server, int(asked["version"]), bool(asked["finetuned"]))
+            outputs.setdefault(asked["method"], [[] for _ in range(facts["seeds"])])[asked["seed"]].append(own)
+        return Message({"told": site.told(facts, outputs)})
+
+    def _conclude(self, study: Study, message: Message) -> Message:
+        """Keep the page of this site."""
+        from manyheads.federate.page import write_page
+
+        write_page(self.folder, self.site, message.facts)
+        return Message({"kept": True})
+
+    def _run_folder(self, facts: Facts) -> Path:
+        return self.folder / "states" / str(facts["run"])
+
 
 @dataclass(frozen=True)
 class _Client:
@@ -173,6 +215,7 @@ class _Client:
     federation: Federation
     run: str
     cache: dict[Any, Any]
+    population: int = 1
 
     @property
     def bench(self) -> Workbench:
@@ -206,6 +249,15 @@ class _Client:
             "passes": float(done.passes[0]),
         }
         return facts, prefixed("up/", done.reply.upload)
+
+    def predicted(self, server: State, version: int, finetuned: bool) -> np.ndarray:
+        """Outputs of the client's final model for its test samples."""
+        evaluate, training = self.trial.training.evaluate, self.trial.training
+        protocol = replace(evaluate, split="test", model="finetuned" if finetuned else evaluate.model, who="all")
+        what = protocol.evaluation(self.trial.algorithm, training.finetune)
+        round = Round(training.rounds, training.seed, self.population, self.population)
+        kept = self.states.read(version).map(lambda v: v.unsqueeze(0))
+        return self.bench.predictions(round, what, server, self.members, kept).outputs
 
     def evaluate(self, ask: Facts, given: Mapping[str, torch.Tensor]) -> tuple[Facts, dict[str, torch.Tensor]]:
         what = Evaluation(ask["kind"], build(FineTune, ask["tune"], where="finetune"), ask["split"], new=False)

@@ -61,7 +61,9 @@ class Beginning:
     columns: tuple[Columns, ...]
     """how columns become inputs, for each division of the rows"""
     parts: tuple[tuple[dict[str, Any], ...], ...]
-    """sizes of the parts of each division's federations, at each site"""
+    """sizes of the parts of each of the division's federations, at each site"""
+    encoded_by: tuple[int, ...]
+    """for each of the federations, the place of its columns"""
 
     @property
     def common(self) -> Facts:
@@ -71,17 +73,10 @@ class Beginning:
 
     def federations(self, study: Study) -> list[Federation]:
         """The federations of the division, with samples of the right number and shape, and no content."""
-        own = self._own_columns
         return [
-            _blank(study, self, [part[number] for part in self.parts], columns) for number, columns in enumerate(own)
+            _blank(study, self, [part[number] for part in self.parts], self.columns[place])
+            for number, place in enumerate(self.encoded_by)
         ]
-
-    @property
-    def _own_columns(self) -> list[Columns]:
-        """Of the federations that a division gives: the last of its encodings, or all but the first."""
-        if not self.division.folds:
-            return [self.columns[-1]]
-        return list(self.columns[1:] if self.division.folds > 1 else (self.columns[0], self.columns[1]))
 
 
 def begin(link: Link, division: Division) -> Beginning:
@@ -105,7 +100,8 @@ def begin(link: Link, division: Division) -> Beginning:
     each = [[read_statistics(s) for s in found.good[site].facts["statistics"]] for site in sites]
     columns = tuple(tables.agreed(list(of_all)) for of_all in zip(*each, strict=True))
     parts = tuple(tuple(found.good[site].facts["parts"]) for site in sites)
-    return Beginning(link.run, sites, agreement, division, columns, parts)
+    encoded_by = tuple(found.good[sites[0]].facts["encoded_by"])
+    return Beginning(link.run, sites, agreement, division, columns, parts, encoded_by)
 
 
 def _require(link: Link, sites: Sequence[str]) -> None:
@@ -161,35 +157,48 @@ def new_run() -> str:
     return uuid4().hex[:16]
 
 
-def train(link_of: Callable[[str], Link], out: Path, resume: bool = False, on_round: OnRound = lambda end: None) -> Run:
-    """Train the study's method with its sites, in the folder of a run like any other."""
+def beginning(link_of: Callable[[str], Link], out: Path, resume: bool, division: Division) -> tuple[Link, Beginning]:
+    """What the sites agree on, or agreed on when what is resumed began; and the link to those that take part."""
     file = out / BEGINNING
-    link = link_of(new_run())
     if resume and file.is_file():
         kept = build(Beginning, {k: v for k, v in read_json(file).items() if k != "schema"}, where=str(file))
         link = link_of(kept.run)
         link.gather()
     else:
-        kept = begin(link, Division(seed=link.study.training.seed))
-    study = link.study
-    federation = kept.federations(study)[0]
+        link = link_of(new_run())
+        kept = begin(link, division)
+    return replace(link, study=replace(link.study, sites=kept.sites)), kept
+
+
+def write_beginning(out: Path, kept: Beginning) -> None:
+    if not (out / BEGINNING).is_file():
+        write_json(out / BEGINNING, {"schema": 1, **as_dict(kept)}, indent=1)
+
+
+def train(link_of: Callable[[str], Link], out: Path, resume: bool = False, on_round: OnRound = lambda end: None) -> Run:
+    """Train the study's method with its sites, in the folder of a run like any other."""
+    seed = link_of("").study.training.seed
+    link, kept = beginning(link_of, out, resume, Division(seed=seed))
+    study, federation = link.study, kept.federations(link.study)[0]
     training = replace(study.training, checkpoint_seconds=0.0)
-    trial = Trial(
-        _built(ALGORITHMS, study.algorithm, "algorithm"), _built(MODELS, study.model, "model"), training, part=0
-    )
-    link = replace(link, study=replace(study, sites=kept.sites))
-    made = {"data": {"name": AT_SITES_DATA, **as_dict(study.reading(""))}, "model": trial.facts["model"]}
+    trial = Trial(built(ALGORITHMS, study.algorithm, "algorithm"), built(MODELS, study.model, "model"), training, 0)
     failed: list[Diverged] = []
-    model = trial.model(federation)
+    model, made = trial.model(federation), made_of(study)
     with begun(trial.algorithm, model, federation, training, made, out, resume, link.say, AT_SITES) as loop:
-        if not file.is_file():
-            write_json(file, {"schema": 1, **as_dict(kept)}, indent=1)
+        write_beginning(out, kept)
         step = InStep(trial, federation, loop.run(on_round))
         in_lockstep([step], link, kept.common, lambda _, error: failed.append(error))
         if failed:
             raise failed[0]
         _finish(link, kept, trial, loop)
     return loop.result(model)
+
+
+def made_of(study: Study) -> dict[str, Any]:
+    """The settings of data and model in the configuration of a run."""
+    spec = built(MODELS, study.model, "model")
+    data = {"name": AT_SITES_DATA, **as_dict(study.reading(""))}
+    return {"data": data, "model": {"name": spec.name, **as_dict(spec)}}
 
 
 def _finish(link: Link, kept: Beginning, trial: Trial, loop: Loop) -> None:
@@ -208,6 +217,6 @@ def _finish(link: Link, kept: Beginning, trial: Trial, loop: Loop) -> None:
         link.say(f"{site} has not kept its final model: {why}")
 
 
-def _built(known: Any, table: Mapping[str, Any], where: str) -> Any:
+def built(known: Any, table: Mapping[str, Any], where: str) -> Any:
     values = dict(table)
     return build(known.find(str(values.pop("name")), where), values, where=where)

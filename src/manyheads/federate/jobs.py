@@ -145,4 +145,18 @@ def _run(job: Job, order: Order, link_of: Callable[[str], Link]) -> dict[str, An
     }
 
 
-_DO: dict[Kind, Callable[[Job, Order, Callable[[str], Link]], dict[str, Any]]] = {"describe": _describe, "run": _run}
+def _compare(job: Job, order: Order, link_of: Callable[[str], Link]) -> dict[str, Any]:
+    from manyheads.federate.comparison import compare
+    from manyheads.report import write_report
+
+    out = Path(order.out)
+    result = compare(link_of, out, order.resume, lambda done, doing: job.tell("progress", rounds=done))
+    page = write_report(out)
+    return {"out": order.out, "report": str(page), "text": str(result)}
+
+
+_DO: dict[Kind, Callable[[Job, Order, Callable[[str], Link]], dict[str, Any]]] = {
+    "describe": _describe,
+    "run": _run,
+    "compare": _compare,
+}

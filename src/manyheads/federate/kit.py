@@ -13,7 +13,7 @@ import tomli_w
 from pydantic import Field
 
 from manyheads.core.errors import UserError
-from manyheads.core.files import fresh_folder, write_text
+from manyheads.core.files import fresh_folder, locked, write_text
 from manyheads.core.settings import as_dict, build, settings
 from manyheads.federate.audit import Audit
 from manyheads.federate.rules import Policy
@@ -86,6 +86,15 @@ class Kit:
     @property
     def authority(self) -> Path:
         return self.path / "ca.crt"
+
+    @property
+    def connected(self) -> bool:
+        """Whether a process keeps this site connected."""
+        try:
+            locked(self.path).close()
+        except UserError:
+            return True
+        return False
 
     @property
     def audit(self) -> Path:

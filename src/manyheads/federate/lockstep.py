@@ -44,8 +44,12 @@ def in_lockstep(
     link: Link,
     common: Facts,
     diverged: Callable[[Trial, Diverged], None],
+    after: Callable[[], None] = lambda: None,
 ) -> None:
-    """Go on with all trainings until each has ended; ``common`` are facts that every message needs."""
+    """Go on with all trainings until each has ended; ``common`` are facts that every message needs.
+
+    ``after`` is called after each exchange of messages.
+    """
     waiting: list[tuple[InStep, Ask]] = []
 
     def go_on(training: InStep, results: Iterable[Any] | None) -> None:
@@ -65,6 +69,7 @@ def in_lockstep(
         replies = link.ask("work", _messages(link.study.sites, asked, pieces, common))
         for number, (training, ask) in enumerate(asked):
             go_on(training, _results(training, ask, _of_ask(number, pieces, replies, link.study.sites), link))
+        after()
 
 
 @dataclass(frozen=True)

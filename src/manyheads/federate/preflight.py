@@ -81,11 +81,12 @@ def _network(kit: Kit, site: Site) -> Iterator[Finding]:
         "is ca.crt that of this study, and the address the one it is for?",
     )
     if why is None and find_spec("flwr") and kit.key.is_file():
-        why = _tried(lambda: _signed(kit, site.address))
+        busy = kit.connected
+        why = None if busy else _tried(lambda: _signed(kit, site.address))
         yield Finding(
             "key",
             why is None,
-            why or "is registered",
+            why or ("this site is connected now" if busy else "is registered"),
             "send KIT/SITE.key.pub to the coordinator, for the study's folder keys",
         )
 
@@ -111,25 +112,27 @@ def _handshake(host: str, port: int, authority: Path) -> None:
 
 
 def _signed(kit: Kit, address: str) -> None:
-    """Ask the server something that it answers only to sites whose key it knows."""
+    """Connect for a moment, as the server lets only sites whose key it knows."""
     import httpx
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
     from cryptography.hazmat.primitives.serialization import load_ssh_private_key
-    from flwr.proto.node_pb2 import Node
-    from flwr.proto.run_pb2 import GetRunRequest
+    from flwr.proto.fleet_pb2 import ActivateNodeRequest, DeactivateNodeRequest
     from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
+    from flwr.supercore.primitives.asymmetric import public_key_to_bytes
     from flwr.supernode.fleet_http_client import FleetHttpClient
     from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
     key = load_ssh_private_key(kit.key.read_bytes(), password=None)
     assert isinstance(key, EllipticCurvePrivateKey)
-    signs: list[Any] = [RuntimeVersionHttpInterceptor(component_name="SuperNode"), NodeAuthHttpInterceptor(key, key.public_key())]
+    public = key.public_key()
+    signs: list[Any] = [RuntimeVersionHttpInterceptor(component_name="SuperNode"), NodeAuthHttpInterceptor(key, public)]
+    asked = ActivateNodeRequest(public_key=public_key_to_bytes(public), heartbeat_interval=SECONDS)
     with FleetHttpClient.from_server_address(address, False, str(kit.authority), interceptors=signs) as client:
         try:
-            client.GetRun(GetRunRequest(node=Node(node_id=0), run_id=0))
-        except httpx.HTTPStatusError as error:
-            if error.response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
-                raise UserError("the server does not know it") from None
+            node = client.ActivateNode(asked).node_id
+        except httpx.HTTPStatusError:
+            raise UserError("the server does not know it") from None
+        client.DeactivateNode(DeactivateNodeRequest(node_id=node))
 
 
 def _table(kit: Kit, site: Site, data: Path) -> Iterator[Finding]:

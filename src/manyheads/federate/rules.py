@@ -10,10 +10,10 @@ from manyheads.core.settings import settings
 
 __all__ = ["ACTIONS", "Action", "Policy", "Rules"]
 
-Action = Literal["hello", "describe", "statistics", "work", "finish"]
-ACTIONS: tuple[Action, ...] = ("hello", "describe", "statistics", "work", "finish")
+Action = Literal["hello", "describe", "statistics", "work", "finish", "validate", "tell", "conclude"]
+ACTIONS: tuple[Action, ...] = ("hello", "describe", "statistics", "work", "finish", "validate", "tell", "conclude")
 """what a site may be asked to do: tell its versions, describe its table, give statistics of training rows, train and
-evaluate, and keep its final model"""
+evaluate, keep its final model; of a comparison, score models on validation samples and on test samples, keep its page"""
 
 
 @settings

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from manyheads.core.errors import UserError
+from manyheads.core.files import locked
 from manyheads.federate.flower import (
     Flower,
     environment,
@@ -84,6 +85,6 @@ def site(kit: Kit, data: Path, say: Say) -> Iterator[Child]:
     home.mkdir(exist_ok=True, mode=0o700)
     command = supernode_command(kit.path.resolve(), described.address, kit.key.resolve(), free_port())
     env = environment(home, **settings_of(kit.path, data))
-    with owned(command, env, kit.path / "site.log") as child:
+    with locked(kit.path), owned(command, env, kit.path / "site.log") as child:
         say(f"{described.name} connects to {described.address}")
         yield child

@@ -20,7 +20,7 @@ from manyheads.federate.rules import Policy
 from manyheads.federate.study import Study
 from manyheads.federate.told import TableTold, told_of
 
-__all__ = ["Division", "SiteTable"]
+__all__ = ["Divided", "Division", "SiteTable"]
 
 
 @settings
@@ -33,11 +33,20 @@ class Division:
     """0: one training and one test part; otherwise those of a comparison"""
 
     def of(self, whole: Federation) -> list[Federation]:
-        """The federations of a division; of a comparison, that for final models of each fold, then that for choices."""
+        """The federations of a division; of a comparison the whole, that for final models of each fold, those for choices."""
         if not self.folds:
             return [whole.with_validation(self.validation, self.seed)]
         finals = whole.folds(self.folds, self.seed)
-        return finals + [fold.with_validation(self.validation, self.seed, by_label=True) for fold in finals]
+        choices = [fold.with_validation(self.validation, self.seed, by_label=True) for fold in finals]
+        return [whole, *finals, *choices]
+
+    def final(self, fold: int) -> int:
+        """The place of a fold's federation for final models."""
+        return 1 + fold
+
+    def tuning(self, fold: int) -> int:
+        """The place of a fold's federation for choices."""
+        return 1 + self.folds + fold
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,11 +56,27 @@ class _Divided(RawTables):
     given: Iterator[Columns] | None = None
     """for each division, in the order in which they are made; None: only this site's"""
     told: list[Statistics] = field(default_factory=list)
+    made: list[Columns] = field(default_factory=list)
 
     def columns(self, train: Sequence[np.ndarray]) -> Columns:
         own = self.statistics(train)
         self.told.extend(own)
-        return self.agreed(own) if self.given is None else next(self.given)
+        self.made.append(self.agreed(own) if self.given is None else next(self.given))
+        return self.made[-1]
+
+    def place(self, federation: Federation) -> int:
+        """By which of the columns a federation is encoded."""
+        return next(i for i, columns in enumerate(self.made) if columns is federation.columns)
+
+
+@dataclass(frozen=True)
+class Divided:
+    """The federations of a division at one site, and what the site tells about them."""
+
+    federations: list[Federation]
+    statistics: list[Statistics]
+    encoded_by: list[int]
+    """for each federation, the place of its columns among those of all statistics"""
 
 
 @dataclass(frozen=True)
@@ -100,12 +125,11 @@ class SiteTable:
             )
         return survey
 
-    def divided(
-        self, agreement: Agreement, division: Division, columns: Sequence[Columns] | None = None
-    ) -> tuple[list[Federation], list[Statistics]]:
+    def divided(self, agreement: Agreement, division: Division, columns: Sequence[Columns] | None = None) -> Divided:
         """The site's federations of one client, encoded by ``columns``; and the statistics of each division of its rows."""
         reading = self.study.reading(str(self.path))
         given = iter(columns) if columns is not None else None
         tables = _Divided(self.survey(agreement), reading.scale_target, reading.how, self.policy.min_count, given)
         whole = reading.divided(tables, self.study.name, division.seed, self.number)
-        return division.of(whole), tables.told
+        made = division.of(whole)
+        return Divided(made, tables.told, [tables.place(each) for each in made])

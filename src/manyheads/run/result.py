@@ -110,6 +110,10 @@ class Run:
             )
         return model_of(self.algorithm, kind, self.server, state)
 
+    def kept_rounds(self) -> list[int]:
+        """Of a run of real sites: the round after which each site has kept its last state."""
+        return self._store.read(range(len(self._store.slot))).version.tolist()
+
     @property
     def finetunes(self) -> bool:
         """Whether its final models are fine-tuned on each client's samples."""
