@@ -41,16 +41,17 @@ class Ask(NamedTuple):
     tasks: Sequence[Any]
 
 
-Asking: TypeAlias = Generator[Ask, Iterable[Any], R]
-"""a computation that yields each :class:`Ask` and is sent its results, in the order of the tasks; so many can go on in turn"""
+Asking: TypeAlias = Generator[Sequence[Ask], Sequence[Iterable[Any]], R]
+"""a computation that yields what it asks for, one or several at once, and is sent the results of each, in the order of its
+tasks; so many computations can go on in turn"""
 
 
 def answered(asking: Asking[R], executor: Executor[Any]) -> R:
     """What a computation returns, all its work done by one executor."""
     try:
-        ask = next(asking)
+        asks = next(asking)
         while True:
-            ask = asking.send(executor.map(*ask))
+            asks = asking.send([executor.map(*ask) for ask in asks])
     except StopIteration as end:
         result: R = end.value
         return result

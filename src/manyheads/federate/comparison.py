@@ -16,6 +16,7 @@ from manyheads.core.optim import FineTune
 from manyheads.core.records import to_table
 from manyheads.core.sealed import write_toml
 from manyheads.core.settings import as_dict
+from manyheads.engines.executor import Ask
 from manyheads.experiments.conduct import run_comparison
 from manyheads.experiments.describe import FederationFacts, federation_facts
 from manyheads.experiments.details import Details
@@ -31,7 +32,7 @@ from manyheads.experiments.trials import Trial as Wanted
 from manyheads.experiments.work import Crew, Finals, Progress, Say, Work
 from manyheads.federate.conduct import Beginning, beginning, built, described, made_of, new_run, write_beginning
 from manyheads.federate.link import Link
-from manyheads.federate.lockstep import InStep, in_lockstep
+from manyheads.federate.lockstep import InStep, foreseen, in_lockstep
 from manyheads.federate.table import Division
 from manyheads.federate.trial import Trial
 from manyheads.federate.wire import Message, prefixed
@@ -39,6 +40,7 @@ from manyheads.models import MODELS
 from manyheads.run.at_sites import AT_SITES
 from manyheads.run.config_file import COMPARISON
 from manyheads.run.load import load
+from manyheads.run.loop import Loop
 from manyheads.run.simulate import begun
 
 __all__ = ["compare"]
@@ -136,13 +138,21 @@ class _Sites:
                 loop = stack.enter_context(begun(*things, resume=True, say=self.link.say, kept=AT_SITES))
                 asking = loop.run(lambda end: None, partial(self.trials.enough, each))
                 sent = self._sent(each)
-                steps.append(InStep(sent, federation, asking))
+                steps.append(InStep(sent, federation, asking, self._foreseen(each, loop)))
                 by_key[sent.key] = each
             in_lockstep(
                 steps, self.link, self.kept.common,
                 lambda trial, error: self.trials.note_divergence(by_key[trial.key], error),
                 lambda: self.progress(self.trials.rounds_done(todo), "a round of all trainings"),
             )  # fmt: skip
+
+    def _foreseen(self, wanted: Wanted, loop: Loop) -> Sequence[Sequence[Ask]]:
+        """All that a training which sends nothing will ask for; nothing of others."""
+        if loop.server.flat or wanted.training.participation < 1 or wanted.training.cohort:
+            return ()
+        things = wanted.algorithm, self.trials.model(wanted), loop.federation, wanted.training, self.trials.config, None
+        with begun(*things, kept=AT_SITES) as rehearsal:
+            return foreseen(rehearsal.run(lambda end: None), loop.done)
 
     def _sent(self, wanted: Wanted) -> Trial:
         division = self.kept.division

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,9 +26,13 @@ from manyheads.federate.wire import Message, prefixed, state_of, taken
 from manyheads.metrics import Scores
 from manyheads.metrics.metric import Measured
 
-__all__ = ["InStep", "in_lockstep"]
+__all__ = ["InStep", "foreseen", "in_lockstep"]
 
 Facts = dict[str, Any]
+
+
+AHEAD = 20
+"""steps that a training which sends nothing makes in one message"""
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,8 @@ class InStep:
     trial: Trial
     federation: Federation
     asking: Asking[None]
+    foreseen: Sequence[Sequence[Ask]] = ()
+    """all that it will ask for, if that does not depend on what it is told: as of training alone"""
 
 
 def in_lockstep(
@@ -50,26 +57,76 @@ def in_lockstep(
 
     ``after`` is called after each exchange of messages.
     """
-    waiting: list[tuple[InStep, Ask]] = []
-
-    def go_on(training: InStep, results: Iterable[Any] | None) -> None:
-        try:
-            ask = next(training.asking) if results is None else training.asking.send(results)
-            waiting.append((training, ask))
-        except StopIteration:
-            pass
-        except Diverged as error:
-            diverged(training.trial, error)
-
-    for training in trainings:
-        go_on(training, None)
-    while waiting:
-        asked, waiting = waiting, []
-        pieces = [_pieces(training, ask) for training, ask in asked]
-        replies = link.ask("work", _messages(link.study.sites, asked, pieces, common))
-        for number, (training, ask) in enumerate(asked):
-            go_on(training, _results(training, ask, _of_ask(number, pieces, replies, link.study.sites), link))
+    running = [each for each in (_Running(training, diverged) for training in trainings) if each.steps]
+    while running:
+        asked = [(each, step) for each in running for step in each.steps]
+        single = [(each.training, ask) for each, step in asked for ask in step]
+        pieces = [_pieces(training, ask) for training, ask in single]
+        replies = link.ask("work", _messages(link.study.sites, single, pieces, common))
+        numbers = iter(range(len(single)))
+        for each in running:
+            for step in each.steps:
+                found = [(ask, _of_ask(next(numbers), pieces, replies, link.study.sites)) for ask in step]
+                each.take([_results(each.training, ask, own, link) for ask, own in found])
+            each.advance()
+        running = [each for each in running if each.steps]
         after()
+
+
+class _Running:
+    """A training that goes on; ``steps`` are what it asks for next, empty when it has ended."""
+
+    def __init__(self, training: InStep, diverged: Callable[[Trial, Diverged], None]) -> None:
+        self.training, self._diverged = training, diverged
+        self._foreseen = deque(training.foreseen)
+        self._next: Sequence[Ask] | None = None
+        self._send(None)
+        self.advance()
+
+    def take(self, results: Sequence[Iterable[Any]]) -> None:
+        """Hand over the results of one step; those that come after its end are of no use."""
+        if self._next is not None:
+            self._send(results)
+
+    def advance(self) -> None:
+        if self._next is None:
+            self.steps: list[Sequence[Ask]] = []
+        elif self.training.foreseen:
+            self.steps = [self._foreseen.popleft() for _ in range(min(AHEAD, len(self._foreseen)))]
+        else:
+            self.steps = [self._next]
+
+    def _send(self, results: Sequence[Iterable[Any]] | None) -> None:
+        asking = self.training.asking
+        try:
+            self._next = next(asking) if results is None else asking.send(results)
+        except StopIteration:
+            self._next = None
+        except Diverged as error:
+            self._next = None
+            self._diverged(self.training.trial, error)
+
+
+def foreseen(rehearsal: Asking[None], done: int) -> list[Sequence[Ask]]:
+    """What a training that is told nothing will ask for after the round ``done``, from a rehearsal with made-up answers."""
+    found = []
+    try:
+        asks = next(rehearsal)
+        while True:
+            if asks[0].common.round.index > done:
+                found.append(asks)
+            asks = rehearsal.send([[_made_up(ask, task) for task in ask.tasks] for ask in asks])
+    except StopIteration:
+        return found
+
+
+def _made_up(ask: Ask, task: Any) -> Trained | Scores:
+    if ask.job is train_chunk:
+        clients, numbers = task.members.addresses, np.ones(len(task.members.addresses))
+        version = State(version=torch.full((len(clients),), ask.common.round.index))
+        return checked(Done(Reply(clients, numbers, State(), {}), version, numbers, numbers), State(), each=False)
+    numbers = np.ones(len(task[0].addresses))
+    return Scores(numbers, {metric.name: Measured(numbers, numbers > 0) for metric in ask.common.metrics})
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ class ColumnTold:
     """One column of a site, before it is known what the column is at other sites."""
 
     evidence: Evidence
-    missing: int | None
+    missing: int | None = None
     """rows without a value; None: fewer than min_count, but some"""
     count: int = 0
     """known numbers; 0 if they are fewer than min_count"""
@@ -45,8 +45,8 @@ class LabelTold:
     """The label column of a site."""
 
     evidence: LabelEvidence
-    counts: dict[str, int | None]
-    """rows of each class; None: fewer than min_count, or not told by the site's policy; empty unless classes"""
+    counts: dict[str, int]
+    """rows of each class that at least min_count rows have; 0: the site's policy does not tell; empty unless classes"""
     mean: float | None = None
     deviation: float | None = None
     events: int | None = None
@@ -105,10 +105,10 @@ def _label(values: np.ndarray, least: int, counted: bool) -> LabelTold:
     numbers = as_numbers(values)[0]
     known = numbers[np.isfinite(numbers)]
     quantity = evidence.fractions and evidence.texts < evidence.numbers and len(known) >= least
-    counts = {} if evidence.fractions else {v: n if counted and n >= least else None for v, n in texts.items()}
+    counts = {} if evidence.fractions else {v: n * counted for v, n in texts.items() if n >= least}
     return LabelTold(
         evidence=evidence,
-        counts={v: n for v, n in counts.items() if texts[v] >= least},
+        counts=counts,
         mean=float(known.mean()) if quantity else None,
         deviation=float(known.std()) if quantity else None,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from manyheads.engines.chunks import chunked
 from manyheads.engines.executor import Ask, Asking
 from manyheads.engines.jobs import ToEvaluate, evaluate_chunk
 from manyheads.engines.workbench import Members
-from manyheads.metrics import Scores, metrics_for
+from manyheads.metrics import Metric, Scores, metrics_for
 from manyheads.models import TriedModel
 from manyheads.run.protocol import Evaluate
 from manyheads.run.training import Training
@@ -39,14 +39,12 @@ class Evaluator:
         """The entries ``evaluation`` and ``also`` of the round's record, each only in rounds in which it is due."""
         protocol, rounds = self.training.evaluate, self.training.rounds
         due = protocol.due(round.index, rounds)
-        found: dict[str, Any] = {}
-        if due:
-            found["evaluation"] = yield from self._evaluate(round, server, protocol, cohort)
-        if round.index == rounds or (due and protocol.also == "always"):
-            found["also"] = []
-            for other in self._others():
-                found["also"].append((yield from self._evaluate(round, server, other, cohort)))
-        return found
+        also = list(self._others()) if round.index == rounds or (due and protocol.also == "always") else None
+        wanted = [_Wanted.of(self, each, round, server, cohort) for each in [*[protocol] * due, *(also or ())]]
+        answers = (yield [each.ask for each in wanted]) if wanted else []
+        told = [each.summary(answer) for each, answer in zip(wanted, answers, strict=True)]
+        found: dict[str, Any] = {"evaluation": told[0]} if due else {}
+        return found if also is None else found | {"also": told[int(due) :]}
 
     def _others(self) -> Iterator[Evaluate]:
         """The protocols of ``also``: fine-tuned models, and new clients before and after fine-tuning."""
@@ -59,35 +57,52 @@ class Evaluator:
             if tuned:
                 yield replace(last, model="finetuned", who="new")
 
-    def _evaluate(
-        self, round: Round, server: State, protocol: Evaluate, cohort: Sequence[int]
-    ) -> Asking[dict[str, Any]]:
-        what = protocol.evaluation(self.algorithm, self.training.finetune)
-        federation = self.federation
-        if protocol.who == "new":
-            assert self.federation.new is not None
-            federation = self.federation.new
-        clients = cohort if protocol.who == "sampled" else range(len(federation))
-        sizes = getattr(federation, protocol.split).sizes
-        chunks = chunked(clients, sizes[clients], self.model.params.all.numel, self.training.engine.mode)
-        new = protocol.who == "new"
-        first = len(self.federation) if new else 0  # new clients have addresses, and thus draws, of their own
-        tasks = [(Members.of(rows, first), self._personal(server, rows, new)) for rows in chunks]
-        further = protocol.is_reported(round.index, self.training.rounds)
-        metrics = tuple(metrics_for(task_named(federation.task), protocol.metrics, further))
-        found = list(
-            (yield Ask(evaluate_chunk, ToEvaluate(round, what, self.algorithm.for_models(server), metrics), tasks))
-        )
-        ids = np.concatenate([np.array(c) for c in chunks])
-        order = np.argsort(ids)
-        summary = protocol.summary(ids[order], Scores.joined(found, order), metrics)
-        described = protocol.describe(self.algorithm, self.training.finetune, self.federation.encoding.loss)
-        model = "finetuned" if protocol.model == "finetuned" else what.kind
-        return {"protocol": described, "model": model, "who": protocol.who, **summary}
-
     def _personal(self, server: State, clients: list[int], new: bool) -> State:
         """The personal states of these clients, or the initial ones of new clients."""
         if not new:
             return self.store.read(clients)
         fresh = self.algorithm.newcomer(self.model.params, server)
         return fresh.map(lambda v: v.expand(len(clients), *v.shape))
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """One evaluation: what is asked for, and what its record is made from."""
+
+    evaluator: Evaluator
+    protocol: Evaluate
+    clients: np.ndarray
+    """in the order of the tasks"""
+    metrics: tuple[Metric, ...]
+    ask: Ask
+
+    @classmethod
+    def of(
+        cls, evaluator: Evaluator, protocol: Evaluate, round: Round, server: State, cohort: Sequence[int]
+    ) -> _Wanted:
+        whole, training = evaluator.federation, evaluator.training
+        what = protocol.evaluation(evaluator.algorithm, training.finetune)
+        new = protocol.who == "new"
+        federation = whole
+        if new:
+            assert whole.new is not None
+            federation = whole.new
+        clients = cohort if protocol.who == "sampled" else range(len(federation))
+        sizes = getattr(federation, protocol.split).sizes
+        chunks = chunked(clients, sizes[clients], evaluator.model.params.all.numel, training.engine.mode)
+        first = len(whole) if new else 0  # new clients have addresses, and thus draws, of their own
+        tasks = [(Members.of(rows, first), evaluator._personal(server, rows, new)) for rows in chunks]
+        further = protocol.is_reported(round.index, training.rounds)
+        metrics = tuple(metrics_for(task_named(federation.task), protocol.metrics, further))
+        common = ToEvaluate(round, what, evaluator.algorithm.for_models(server), metrics)
+        ids = np.concatenate([np.array(c) for c in chunks])
+        return cls(evaluator, protocol, ids, metrics, Ask(evaluate_chunk, common, tasks))
+
+    def summary(self, answer: Iterable[Scores]) -> dict[str, Any]:
+        """The record of the evaluation."""
+        evaluator, protocol, order = self.evaluator, self.protocol, np.argsort(self.clients)
+        summary = protocol.summary(self.clients[order], Scores.joined(list(answer), order), self.metrics)
+        finetune, loss = evaluator.training.finetune, evaluator.federation.encoding.loss
+        described = protocol.describe(evaluator.algorithm, finetune, loss)
+        model = "finetuned" if protocol.model == "finetuned" else protocol.kind(evaluator.algorithm)
+        return {"protocol": described, "model": model, "who": protocol.who, **summary}

@@ -112,7 +112,8 @@ class Loop:
         round = Round(index, self.training.seed, len(self.federation), len(cohort))
         common, chunks = self._broadcast(round), self._chunks(round, cohort)
         losses, passes, parts = [], [], []
-        for trained in (yield Ask(train_chunk, common, chunks)):
+        (answers,) = yield [Ask(train_chunk, common, chunks)]
+        for trained in answers:
             losses.append(trained.losses)
             passes.append(trained.passes)
             parts.append(trained.accepted)

@@ -43,8 +43,10 @@ class Heart:
     test_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.2
     """fraction of each hospital's patients that is held out for its test"""
 
-    def federation(self, seed: int) -> Federation:
-        sites = Sites(
+    @property
+    def reading(self) -> Sites:
+        """How the hospitals' tables are read."""
+        return Sites(
             path=self.path or str(HEART),
             label="disease",
             task="classification",
@@ -54,7 +56,9 @@ class Heart:
             scaling=self.scaling,
             test_fraction=self.test_fraction,
         )
-        made = sites.federation(seed)
+
+    def federation(self, seed: int) -> Federation:
+        made = self.reading.federation(seed)
         doubts = tuple(
             doubt.replace(f"{HEART.parent}/", "") for doubt in made.doubts
         )  # where the package is tells nobody
