@@ -183,7 +183,7 @@ class Agent:
 
         facts = message.facts
         federations = self._federations(study, facts)
-        site = AtSite(federations, _agreed(facts)[1], self._run_folder(facts))
+        site = AtSite(federations, _agreed(facts)[1], self._run_folder(facts), self.policy.min_count)
         outputs: dict[str, list[list[np.ndarray]]] = {}
         for number, asked in enumerate(facts["finals"]):
             trial = Trial.of(facts["trials"][asked["trial"]], self.policy.own_code)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from manyheads.data import Federation, Samples
 from manyheads.experiments.alone import outputs_alone
 from manyheads.experiments.folds import Fold
 from manyheads.experiments.outcomes import out_of_fold, predictions_of
-from manyheads.experiments.told import tell, tell_validation
+from manyheads.experiments.told import MethodTold, Told, tell, tell_validation
 from manyheads.federate.table import Division
 from manyheads.metrics import METRICS
 
@@ -30,6 +30,8 @@ class AtSite:
     federations: Sequence[Federation]
     division: Division
     folder: Path
+    least: int = 1
+    """no moments of fewer samples are told"""
 
     @property
     def folds(self) -> list[Fold]:
@@ -57,7 +59,18 @@ class AtSite:
             whole[name] = [[self._alone(name, k)["test"] for k in range(len(folds))]] * int(facts["seeds"])
         predictions = {name: out_of_fold(folds, whole[name]) for name in facts["predicting"]}
         metrics = [METRICS.find(name)() for name in facts["metrics"]]
-        return tell(METRICS.find(facts["metric"])(), metrics, predictions, facts["alone"], facts["chosen"]).to_json()
+        told = tell(METRICS.find(facts["metric"])(), metrics, predictions, facts["alone"], facts["chosen"])
+        return self._of_enough(told).to_json()
+
+    def _of_enough(self, told: Told) -> Told:
+        """Without moments in which a stratum (such as a class in a fold) has too few samples."""
+
+        def enough(method: MethodTold) -> MethodTold:
+            few = any(m is not None and min(m.counts) < self.least for m in (method.score, method.gain))
+            return replace(method, score=None, gain=None) if few else method
+
+        chosen = enough(told.chosen) if told.chosen else None
+        return replace(told, methods={name: enough(each) for name, each in told.methods.items()}, chosen=chosen)
 
     def _alone(self, baseline: str, fold: int) -> dict[str, np.ndarray]:
         """Outputs for validation and test samples; they are kept, since fitting takes its time."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from manyheads.core.errors import UserError
 from manyheads.core.files import fresh_folder, locked, sweep
 from manyheads.core.optim import FineTune
 from manyheads.core.records import to_table
@@ -145,6 +146,17 @@ class _Sites:
                 lambda trial, error: self.trials.note_divergence(by_key[trial.key], error),
                 lambda: self.progress(self.trials.rounds_done(todo), "a round of all trainings"),
             )  # fmt: skip
+
+        self._require_scores(todo)
+
+    def _require_scores(self, trials: Sequence[Wanted]) -> None:
+        """An error if no site has told how good any model is on its validation samples."""
+        chosen_by = [trial for trial in trials if trial.stage == "tuning" and not self.trials.diverged(trial)]
+        if chosen_by and not any(p.score is not None for trial in chosen_by for p in self.trials.curve(trial)):
+            raise UserError(
+                "no site tells how good models are on its validation samples",
+                fix="they are fewer than min_count of each site's policy: a larger validation part in study.toml",
+            )
 
     def _foreseen(self, wanted: Wanted, loop: Loop) -> Sequence[Sequence[Ask]]:
         """All that a training which sends nothing will ask for; nothing of others."""

@@ -46,7 +46,7 @@ class Study:
     """the method that ``federate run`` trains"""
     training: Training = Training()
     """rounds, seed, participation, evaluation"""
-    compare: Comparison = Comparison(pooled=False)
+    compare: Comparison = Comparison()
     """the comparison that ``federate compare`` makes"""
     rules: Rules = Rules()
     """deadlines and bounds"""

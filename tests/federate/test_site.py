@@ -1,0 +1,216 @@
+"""A site's own control: what it tells, what it refuses, and what it keeps."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from federations import SITES, Here, agents, linked, study, tables
+
+from manyheads.core.errors import UserError
+from manyheads.core.settings import as_dict
+from manyheads.data.sites.columns import Statistics
+from manyheads.data.sites.source import Sites
+from manyheads.data.sites.survey import survey_of
+from manyheads.federate.agreement import agreed_by, doubts_about
+from manyheads.federate.conduct import described, new_run, train
+from manyheads.federate.rules import Policy
+from manyheads.federate.table import Division, SiteTable
+from manyheads.federate.told import read_statistics, written_statistics
+from manyheads.federate.wire import PROTOCOL, Message, prefixed, state_of, taken
+from manyheads.run.training import Training
+
+
+def asked(made, site: str, action: str = "describe", **facts) -> Message:
+    common = {"protocol": PROTOCOL, "action": action, "site": site, "run": "r", "exchange": "e"}
+    return Message({**common, "study": as_dict(made), **facts})
+
+
+def counts_in(value) -> list[int]:
+    """All whole numbers in what was told."""
+    if isinstance(value, bool):
+        return []
+    if isinstance(value, dict):
+        return [n for each in value.values() for n in counts_in(each)]
+    if isinstance(value, list):
+        return [n for each in value for n in counts_in(each)]
+    return [value] if isinstance(value, int) else []
+
+
+def test_no_count_of_few_rows_is_told(tmp_path):
+    data = tables(tmp_path / "data")
+    lines = (data / "ash.csv").read_text().splitlines()
+    lines += ["0.1,0.2,0.3,rare,yes"] * 2 + [",0.2,0.3,u,maybe"] * 3
+    (data / "ash.csv").write_text("\n".join(lines) + "\n")
+    agent = agents(data, tmp_path, Policy(min_count=5))["ash"]
+    told = agent.answer(asked(study(), "ash")).facts["table"]
+    assert set(told["target"]["counts"]) == {"yes", "no"}  # three rows of maybe
+    assert told["columns"]["kind"]["categories"] == ["u", "v", "w"]
+    assert told["columns"]["kind"]["rare"] == 1
+    assert "missing" not in told["columns"]["p"]  # three rows: told as "few"
+    shown = [told["target"]["counts"], [c.get("missing", 0) for c in told["columns"].values()]]
+    assert all(n == 0 or n >= 5 for n in counts_in(shown))
+
+
+def test_what_all_tell_gives_what_the_survey_of_all_tables_gives(tmp_path):
+    data = tables(tmp_path / "data")
+    whole = survey_of(Sites(path=str(data)))
+    told, missing = described(linked(study(), Here(agents(data, tmp_path)), tmp_path)(new_run()))
+    agreement = agreed_by(study().reading(""), told)
+    assert not missing
+    assert (agreement.task, agreement.label, agreement.labels) == (whole.task, whole.label, whole.labels)
+    assert agreement.kinds == whole.kinds
+    assert list(agreement.kinds) == list(whole.kinds)
+
+
+def test_columns_that_differ_are_named_before_training(tmp_path):
+    data = tables(tmp_path / "data")
+    text = (data / "birch.csv").read_text()
+    (data / "birch.csv").write_text(text.replace("p,q,r", "p,q,s"))
+    with pytest.raises(UserError, match=r"site 'birch' lacks 'r' and has 's' besides, unlike 'ash'"):
+        train(linked(study(), Here(agents(data, tmp_path)), tmp_path), tmp_path / "run")
+
+
+def test_other_units_and_lonely_labels_are_doubts(tmp_path):
+    data = tables(tmp_path / "data")
+    for site, factor in (("ash", 1), ("birch", 1), ("cedar", 100)):
+        lines = (data / f"{site}.csv").read_text().splitlines()
+        rows = [f"{factor * (5 + 0.01 * i)},{line.partition(',')[2]}" for i, line in enumerate(lines[1:])]
+        (data / f"{site}.csv").write_text("\n".join([lines[0], *rows]) + "\n")
+    (data / "ash.csv").write_text((data / "ash.csv").read_text() + "5,0,0,u,maybe\n" * 6)
+    told, _ = described(linked(study(), Here(agents(data, tmp_path)), tmp_path)(new_run()))
+    words = " ".join(doubts_about(told, agreed_by(study().reading(""), told)))
+    assert "column 'p'" in words
+    assert "other units?" in words
+    assert "ash alone has the label 'maybe'" in words
+
+
+@pytest.mark.parametrize(
+    ("policy", "action", "why"),
+    [
+        (Policy(actions=("hello", "describe")), "statistics", "does not allow it"),
+        (Policy(min_rows=1000), "describe", "fewer rows than its policy asks for"),
+    ],
+)
+def test_the_policy_of_a_site_decides(policy, action, why, tmp_path):
+    agent = agents(tables(tmp_path / "data"), tmp_path, policy)["ash"]
+    with pytest.raises(UserError, match=why):
+        agent.answer(asked(study(), "ash", action))
+
+
+def test_a_message_for_another_site_or_of_another_version_is_refused(tmp_path):
+    agent = agents(tables(tmp_path / "data"), tmp_path)["ash"]
+    with pytest.raises(UserError, match="this is ash"):
+        agent.answer(asked(study(), "birch"))
+    other = asked(study(), "ash")
+    other.facts["protocol"] = PROTOCOL + 1
+    with pytest.raises(UserError, match="another version"):
+        agent.answer(other)
+
+
+def test_label_counts_stay_if_the_owner_says_so(tmp_path):
+    agent = agents(tables(tmp_path / "data"), tmp_path, Policy(label_counts=False))["ash"]
+    assert set(agent.answer(asked(study(), "ash")).facts["table"]["target"]["counts"].values()) == {0}
+
+
+def test_only_classes_of_manyheads_or_allowed_ones_are_imported(tmp_path):
+    data = tables(tmp_path / "data")
+    made = study(algorithm={"name": "fedavg"})
+
+    class Renames(Here):
+        def exchange(self, messages, seconds):
+            changed = {}
+            for site, data_ in messages.items():
+                message = Message.from_bytes(data_)
+                for trial in message.facts.get("trials", {}).values():
+                    trial["algorithm"]["name"] = "os:path"
+                changed[site] = message.to_bytes()
+            return super().exchange(changed, seconds)
+
+    with pytest.raises(UserError, match="0 of 3 sites answered 'work'.*not manyheads' own: os:path"):
+        train(linked(made, Renames(agents(data, tmp_path)), tmp_path), tmp_path / "run")
+
+
+def test_a_table_that_changes_during_a_run_is_noticed(tmp_path):
+    data = tables(tmp_path / "data")
+
+    class Changes(Here):
+        def exchange(self, messages, seconds):
+            if any("asks" in Message.from_bytes(m).facts for m in messages.values()):
+                (data / "cedar.csv").write_text((data / "cedar.csv").read_text() + "1,1,1,u,yes\n")
+            return super().exchange(messages, seconds)
+
+    run = train(linked(study(), Changes(agents(data, tmp_path)), tmp_path), tmp_path / "run")
+    assert "the table of cedar has changed since the run began" in run.history[0]["dropped"][0]["why"]
+
+
+def test_a_site_that_has_lost_its_state_says_so(tmp_path):
+    import shutil
+
+    data = tables(tmp_path / "data")
+    own = agents(data, tmp_path)
+
+    class Loses(Here):
+        def exchange(self, messages, seconds):
+            rounds = [
+                a["round"]["index"] for m in messages.values() for a in Message.from_bytes(m).facts.get("asks", ())
+            ]
+            if rounds and max(rounds) == 2:
+                for folder in own["ash"].folder.glob("states/*/*/"):
+                    shutil.rmtree(folder)
+            return super().exchange(messages, seconds)
+
+    run = train(linked(study(training=Training(rounds=2, seed=1)), Loses(own), tmp_path), tmp_path / "run")
+    assert "the state of round 1 is not there" in run.history[1]["dropped"][0]["why"]
+
+
+def test_statistics_travel_without_the_values_of_single_rows():
+    rng = np.random.default_rng(0)
+    table = {"a": rng.normal(size=50), "b": np.full(50, 3.25), "c": np.array(["x", "y"] * 25, object)}
+    table["a"][3] = np.nan
+    own = Statistics.of(table, np.arange(50), ["a", "b"], ["c"])
+    sent = json.loads(json.dumps(written_statistics(own)))
+    again = read_statistics(sent)
+    assert (again.moments.low < again.moments.high).tolist() == [True, False]
+    np.testing.assert_array_equal(again.moments.mean, own.moments.mean)
+    np.testing.assert_array_equal(again.moments.squares, own.moments.squares)
+    assert table["a"][np.isfinite(table["a"])].min() not in sent["moments"]["constant"]
+    few = Statistics.of(table, np.arange(3), ["a", "b"], ["c"], least=5)
+    assert few.moments.count.tolist() == [0, 0]
+    assert few.categories == {"c": set()}
+
+
+def test_a_site_divides_its_rows_as_the_simulator_does(tmp_path):
+    data = tables(tmp_path / "data")
+    whole = Sites(path=str(data)).federation(7)
+    told, _ = described(linked(study(), Here(agents(data, tmp_path)), tmp_path)(new_run()))
+    agreement = agreed_by(study().reading(""), told)
+    for number, site in enumerate(SITES):
+        table = SiteTable(study(), site, data / f"{site}.csv", Policy(min_count=1), number)
+        division = Division(seed=7, validation=0.2, folds=3)
+        made = table.divided(agreement, division)
+        finals = whole.folds(3, 7)
+        for fold in range(3):
+            own = made.federations[division.final(fold)]
+            np.testing.assert_array_equal(own.test.rows, finals[fold].test.select([number]).rows)
+            tuning = made.federations[division.tuning(fold)]
+            wanted = finals[fold].with_validation(0.2, 7, by_label=True)
+            np.testing.assert_array_equal(tuning.validation.rows, wanted.validation.select([number]).rows)
+
+
+def test_messages_travel_as_they_are():
+    import torch
+
+    from manyheads.core.trees import State, Tree
+
+    state = State(
+        body=Tree({"0.weight": torch.arange(6.0).reshape(2, 3), "0.bias": torch.zeros(2)}), step=torch.tensor(3)
+    )
+    sent = Message({"round": 2, "none": None}, prefixed("up/", state))
+    again = Message.from_bytes(sent.to_bytes())
+    assert again.facts == sent.facts
+    found = state_of(taken("up/", again.tensors))
+    assert list(found) == ["body", "step"]
+    assert list(found["body"]) == ["0.weight", "0.bias"]
+    assert all(torch.equal(a, b) for a, b in zip(found.flat.values(), state.flat.values(), strict=True))
