@@ -31,7 +31,7 @@ ALL = "all"
 
 def reproduce(
     name: Annotated[
-        str | None, typer.Argument(help="PAPER.FIGURE, or all; without one, they are listed", show_default=False)
+        str | None, typer.Argument(help="PAPER.FIGURE, PAPER or all; without one, they are listed", show_default=False)
     ] = None,
     *,
     scale: Annotated[Scale, typer.Option(help="how much of the paper's work")] = "quick",
