@@ -39,6 +39,17 @@ def noise(seed: int, sites: int = 8, samples: int = 60) -> Federation:
     return Federation.from_clients(clients, name="noise", outputs=3)
 
 
+def strangers(seed: int, sites: int = 10, samples: int = 80) -> Federation:
+    """Each site has a representation and a head of its own: what one learns tells the others nothing."""
+    rng, clients = np.random.default_rng(seed), []
+    for _ in range(sites):
+        x = rng.normal(size=(samples, DIM)).astype(np.float32)
+        clients.append(
+            (x, (x @ np.linalg.qr(rng.normal(size=(DIM, RANK)))[0] @ rng.normal(size=(RANK, CLASSES))).argmax(1))
+        )
+    return Federation.from_clients(clients, name="strangers", outputs=CLASSES)
+
+
 def model(seed: int, dim: int = DIM, rank: int = RANK, classes: int = CLASSES) -> Model:
     with torch.random.fork_rng():
         torch.manual_seed(seed)

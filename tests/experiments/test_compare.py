@@ -21,7 +21,7 @@ from manyheads.experiments.method_result import RateTried
 from manyheads.experiments.methods import USUAL, methods_of
 
 sys.path.insert(0, str(Path(__file__).parent))
-from planted import NAMES, model, noise, planted
+from planted import NAMES, model, noise, planted, strangers
 
 TWO = Engine(workers=2)
 
@@ -81,6 +81,19 @@ def test_where_labels_are_noise_no_method_is_recommended(seed):
         **FEW,
     )
     assert found.recommendation.method is None
+    assert not any(row.verdict == "gains" for name in found.others for row in found[name].gains)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_ten_sites_with_nothing_in_common_and_ten_rounds_are_not_told_to_federate(seed):
+    found = compare(
+        strangers(seed), model(seed), methods=["fedavg", "fedavg+ft", "fedrep"], rounds=10, seeds=2, rates=[0.1], batch=20,
+        metric="accuracy", engine=TWO, **FEW,
+    )  # fmt: skip
+    assert len(found.sites) == 10
+    assert found.recommendation.method is None
+    assert not found.recommendation.text.startswith("Federate")
+    assert {site.use for site in found.sites} == {"alone"}
     assert not any(row.verdict == "gains" for name in found.others for row in found[name].gains)
 
 

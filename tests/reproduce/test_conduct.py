@@ -170,6 +170,35 @@ def test_missing_data_is_said_before_any_work(places, monkeypatch):
     assert not places["work"].exists()
 
 
+def test_all_missing_data_of_all_experiments_is_one_error_before_any_work(places, monkeypatch, capsys):
+    class Other(Growth):
+        name: ClassVar[str] = "toy2000.figure2"
+
+        def needs(self):
+            return [{"name": "mnist"}, {"name": "mnist", "digits": "0-4"}, {"name": "digits"}]
+
+    EXPERIMENTS.register(Other)
+    try:
+        monkeypatch.setattr(Growth, "needs", lambda self: [{"name": "cifar10"}])
+        monkeypatch.setenv("MANYHEADS_DATA", str(places["out"]))
+        assert call("reproduce", "toy2000", "--workers", 1) == 2
+        shown = capsys.readouterr().err
+        assert "2 data sets that are needed cannot be read" in shown
+        for words in ("cifar10 is not there; put", "mnist is not there; put train-images-idx3-ubyte.gz"):
+            assert words in shown
+        assert shown.count("is not there") == 2
+        assert not MEASURED
+        monkeypatch.setattr(Growth, "needs", lambda self: [])
+        done(places)
+        monkeypatch.setattr(Growth, "needs", lambda self: [{"name": "cifar10"}])
+        call("reproduce", "toy2000")  # nothing is left to measure of the first
+        shown = capsys.readouterr().err
+        assert "mnist is not there" in shown
+        assert "cifar10" not in shown
+    finally:
+        EXPERIMENTS._known.pop(Other.name)
+
+
 def test_the_command(places, capsys):
     assert call("reproduce", "toy2000.figure1", "--workers", 1) == 0
     shown = capsys.readouterr().out

@@ -21,7 +21,7 @@ from manyheads.core.plain import to_json
 from manyheads.reproduce import EXPERIMENTS, Result, Scale
 from manyheads.reproduce import reproduce as reproduce_one
 from manyheads.reproduce.claims import MARKS
-from manyheads.reproduce.conduct import Follow
+from manyheads.reproduce.conduct import Follow, left, look_for_data
 from manyheads.reproduce.records import folder_of, shown
 
 __all__ = ["reproduce"]
@@ -31,7 +31,7 @@ ALL = "all"
 
 def reproduce(
     name: Annotated[
-        str | None, typer.Argument(help="PAPER.FIGURE, or all; without one, they are listed", show_default=False)
+        str | None, typer.Argument(help="PAPER.FIGURE, PAPER or all; without one, they are listed", show_default=False)
     ] = None,
     *,
     scale: Annotated[Scale, typer.Option(help="how much of the paper's work")] = "quick",
@@ -68,17 +68,17 @@ def reproduce(
     if name is None or listed:
         _list(out, as_json)
         return
-    chosen = _named(name, scale)
+    chosen = [EXPERIMENTS.find(each).at(scale, seeds) for each in _named(name, scale)]
     wanted = [part.strip() for part in parts.split(";") if part.strip()]
     errors, results = Plain(stderr=True), []
+    look_for_data(each for each in chosen if left(each, scale, out, wanted, again))
     try:
-        for each in chosen:
-            experiment = EXPERIMENTS.find(each).at(scale, seeds)
-            with _progress(errors, each) as follow:
+        for experiment in chosen:
+            with _progress(errors, experiment.name) as follow:
                 options: dict[str, Any] = {"out": out, "work": work, "parts": wanted, "again": again}
                 results.append(reproduce_one(experiment, scale, workers=workers, follow=follow, **options))
             if not as_json:
-                _show(results[-1], folder_of(out, each, scale))
+                _show(results[-1], folder_of(out, experiment.name, scale))
     except KeyboardInterrupt:
         errors.print("stopped; what is done is kept, and the same command goes on with the rest")
         raise typer.Exit(STOPPED) from None
@@ -127,10 +127,11 @@ def _show(result: Result, folder: Path) -> None:
         if claim.reason and claim.verdict != "reproduced":
             console.print(f"    why: {claim.reason}")
     if result.table:
-        table = Table("", "", f"ours {result.unit}", f"paper {result.unit}", box=None, pad_edge=False)
+        paper = [f"paper {result.unit}"] if any(cell.paper is not None for cell in result.table) else []
+        table = Table("", "", f"ours {result.unit}", *paper, box=None, pad_edge=False)
         for cell in result.table:
-            paper = "" if cell.paper is None else f"{cell.paper:.2f}"
-            table.add_row(cell.column, cell.row, shown(float(np.mean(cell.ours))), paper)
+            given = "" if cell.paper is None else f"{cell.paper:.2f}"
+            table.add_row(cell.column, cell.row, shown(float(np.mean(cell.ours))), *([given] if paper else []))
         console.print(table)
     if result.missing:
         console.print(f"  not run: {len(result.missing)} parts, from {result.missing[0]} on")

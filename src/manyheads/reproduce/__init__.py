@@ -25,5 +25,9 @@ for _name in (
     "deng2022.figure2",
     "deng2022.figure3",
     "fallah2020.figure1",
+    "own.digits_curves",
+    "own.digits_methods",
+    "own.real_short",
+    "own.theorems",
 ):
     import_module(f"manyheads.reproduce.{_name}")

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from manyheads.core.errors import Damaged, Diverged, one_of
+from manyheads.core.errors import Damaged, Diverged, UserError, one_of
 from manyheads.core.files import replacing, write_text
 from manyheads.core.machine import this_machine
 from manyheads.core.plain import plain
-from manyheads.core.sealed import read_json, write_json
+from manyheads.core.sealed import fingerprint_of, read_json, write_json
 from manyheads.core.watching import watching
 from manyheads.data import source_of
 from manyheads.engines.engine import Engine
@@ -22,7 +22,7 @@ from manyheads.reproduce.drawing import titled
 from manyheads.reproduce.experiment import Experiment, Place, Scale
 from manyheads.reproduce.records import DIVERGED, Record, Result, folder_of, key_of, measured, rounded
 
-__all__ = ["PICTURES", "Follow", "reproduce"]
+__all__ = ["PICTURES", "Follow", "left", "look_for_data", "reproduce"]
 
 Follow = Callable[[int, int, str], None]
 """called periodically with the number of parts done, of all parts, and what is being done"""
@@ -58,30 +58,66 @@ def reproduce(
 
     ``parts`` limits what is measured now. Folders of runs, and the facts of parts, are kept in ``work``.
     """
-    unknown = next((part for part in parts if part not in experiment.parts()), None)
-    if unknown is not None:
-        raise one_of("part", unknown, experiment.parts(), where=experiment.name)
-    folder = folder_of(out, experiment.name, scale)
-    before = None if again else Result.read(folder)
-    wanted = [(part, seed) for part in experiment.parts() for seed in range(experiment.seeds)]
-    keys = {(part, seed): key_of(experiment, part, seed) for part, seed in wanted}
-    done = {(r.part, r.seed): r for r in (before.records if before else ()) if keys.get((r.part, r.seed)) == r.key}
-    todo = [each for each in wanted if each not in done and (not parts or each[0] in parts)]
-    for table in experiment.needs() if todo else ():  # missing files are an error before any work
-        source = source_of(dict(table))
-        (source.pool if hasattr(source, "pool") else source.federation)(0)
+    plan = _plan(experiment, scale, out, parts, again)
+    look_for_data([experiment] if plan.todo else [])
     (work / experiment.name).mkdir(parents=True, exist_ok=True)
     count = Engine(workers=workers).resolved_workers()
-    tasks = [_Task(part, seed, keys[part, seed], count if len(todo) == 1 else 1) for part, seed in todo]
+    own = count if len(plan.todo) == 1 else 1
+    tasks = [_Task(part, seed, plan.keys[part, seed], own) for part, seed in plan.todo]
+    done = dict(plan.done)
     try:
         for record in _records(experiment, work, tasks, again, count, follow):
             done[record.part, record.seed] = record
     finally:
         if done:
-            result = Result.of(experiment, scale, [done[each] for each in wanted if each in done])
+            result = Result.of(experiment, scale, [done[each] for each in plan.keys if each in done])
+            folder = folder_of(out, experiment.name, scale)
             result.write(folder)
             _draw(experiment, result, folder)
     return result
+
+
+def left(
+    experiment: Experiment, scale: Scale, out: Path, parts: Sequence[str] = (), again: bool = False
+) -> list[tuple[str, int]]:
+    """The parts and seeds that :func:`reproduce` would measure."""
+    return _plan(experiment, scale, out, parts, again).todo
+
+
+def look_for_data(experiments: Iterable[Experiment]) -> None:
+    """Read all data that the experiments need: what is missing is one error, before any work."""
+    tables = {fingerprint_of(dict(table)): table for each in experiments for table in each.needs()}
+    missing: dict[str, UserError] = {}
+    for table in tables.values():
+        source = source_of(dict(table))
+        try:
+            (source.pool if hasattr(source, "pool") else source.federation)(0)
+        except UserError as error:
+            missing.setdefault(source.name, error)
+    if len(missing) == 1:
+        raise next(iter(missing.values()))
+    if missing:
+        words = "; ".join(f"({i}) {error}" for i, error in enumerate(missing.values(), 1))
+        raise UserError(f"{len(missing)} data sets that are needed cannot be read: {words}")
+
+
+@dataclass(frozen=True)
+class _Plan:
+    keys: dict[tuple[str, int], str]
+    """of all parts and seeds"""
+    done: dict[tuple[str, int], Record]
+    todo: list[tuple[str, int]]
+
+
+def _plan(experiment: Experiment, scale: Scale, out: Path, parts: Sequence[str], again: bool) -> _Plan:
+    unknown = next((part for part in parts if part not in experiment.parts()), None)
+    if unknown is not None:
+        raise one_of("part", unknown, experiment.parts(), where=experiment.name)
+    before = None if again else Result.read(folder_of(out, experiment.name, scale))
+    wanted = [(part, seed) for part in experiment.parts() for seed in range(experiment.seeds)]
+    keys = {(part, seed): key_of(experiment, part, seed) for part, seed in wanted}
+    done = {(r.part, r.seed): r for r in (before.records if before else ()) if keys.get((r.part, r.seed)) == r.key}
+    return _Plan(keys, done, [each for each in wanted if each not in done and (not parts or each[0] in parts)])
 
 
 def _records(experiment: Experiment, work: Path, tasks: list[_Task], again: bool, workers: int, follow: Follow) -> Any:

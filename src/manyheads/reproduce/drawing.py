@@ -9,13 +9,13 @@ from typing import Any, Literal
 
 import altair as alt
 
-__all__ = ["banded", "matrix", "row", "titled"]
+from manyheads.theory.figures import dashes, order_of, visible
+
+__all__ = ["PALETTE", "banded", "matrix", "row", "titled"]
 
 CHARACTERS = 110
 """in a line below a title"""
 PALETTE = ("#4c78a8", "#f58518", "#e45756", "#72b7b2", "#54a24b", "#b279a2", "#ff9da6", "#9d755d", "#eeca3b", "#bab0ac")
-SMALLEST = 1e-16
-"""a logarithmic axis shows nothing below"""
 
 
 def row(line: str, seed: int, x: float, y: float | None) -> dict[str, Any]:
@@ -44,8 +44,7 @@ def banded(
     Lines named by ``like`` are dashed, in the colour of another. ``spread`` shows the seeds: a band from the least to the
     greatest, or bars of a standard deviation to both sides.
     """
-    shown = [r for r in rows if r["y"] is not None and (not log or r["y"] > SMALLEST)]
-    order = list(dict.fromkeys(r["line"] for r in rows))
+    order = order_of(rows)
     if log:
         scale, axis = alt.Scale(type="log"), alt.Axis(format=".0e", tickCount=6)
     else:
@@ -54,10 +53,9 @@ def banded(
     legend = alt.Legend(
         orient="bottom", columns=2, labelLimit=260, symbolType="stroke", symbolOpacity=1, symbolStrokeWidth=2
     )
-    dashes = alt.Scale(domain=order, range=[[6, 4] if line in {*dashed, *like} else [1, 0] for line in order])
     own = list(dict.fromkeys(like.get(line, line) for line in order))
     colours = [PALETTE[own.index(like.get(line, line)) % len(PALETTE)] for line in order]
-    base = alt.Chart(alt.Data(values=shown)).encode(  # type: ignore[no-untyped-call]
+    base = alt.Chart(alt.Data(values=visible(rows, log))).encode(  # type: ignore[no-untyped-call]
         x=alt.X("x:Q", title=x, scale=across),
         color=alt.Color("line:N", title=None, scale=alt.Scale(domain=order, range=colours), legend=legend),
     )
@@ -67,7 +65,7 @@ def banded(
         seeds = base.mark_errorbar(extent="stdev", ticks=True).encode(y=alt.Y("y:Q", title=y, scale=scale, axis=axis))
     line = base.mark_line(point=points).encode(
         y=alt.Y("mean(y):Q", title=y, scale=scale, axis=axis),
-        strokeDash=alt.StrokeDash("line:N", title=None, scale=dashes, legend=legend),
+        strokeDash=alt.StrokeDash("line:N", title=None, scale=dashes(order, {*dashed, *like}), legend=legend),
     )
     return alt.layer(seeds, line).properties(width=width, height=height, title=title)
 

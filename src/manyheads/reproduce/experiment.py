@@ -54,12 +54,14 @@ class Cell:
 class Experiment(ABC):
     """One figure or table. The defaults of the fields are the paper's settings; :attr:`scales` says what others change.
 
+    An experiment of this project's own has no scale ``paper``; its defaults are its settings.
+
     A part is what can be measured by itself: one method, one line, one panel. Its facts must follow from the settings,
     the part and the seed alone.
     """
 
     name: ClassVar[str]
-    """PAPER.FIGURE"""
+    """PAPER.FIGURE, or GROUP.NAME"""
     title: ClassVar[str]
     """what is drawn, in one line"""
     about: ClassVar[str]
@@ -111,7 +113,9 @@ class Experiment(ABC):
         return []
 
     def smaller(self) -> str:
-        """How this scale differs from the paper's, in words; empty at the paper's scale."""
+        """How this scale differs from the paper's, in words; empty at the paper's scale, and where there is no paper."""
+        if "paper" not in self.scales:
+            return ""
         paper, own = as_dict(type(self)()), as_dict(self)
         names = [f.name for f in fields(self) if own.get(f.name) != paper.get(f.name)]
         return ", ".join(f"{n.replace('_', ' ')} {_short(own[n])} (paper: {_short(paper[n])})" for n in names)

@@ -1,4 +1,4 @@
-"""The page of all reproductions, made from their results: claims, pictures, our numbers beside the paper's."""
+"""Pages of experiments, made from their results: claims, pictures, our numbers beside the paper's."""
 
 from __future__ import annotations
 
@@ -16,26 +16,16 @@ __all__ = ["page", "summary"]
 SCALES: tuple[Scale, ...] = ("quick", "reduced", "paper")
 LISTED = 6
 """parts that are listed by name"""
-HEAD = """# The papers' figures and tables, reproduced
-
-Each is an experiment with a name: `manyheads reproduce --list` shows them, `manyheads reproduce NAME --scale quick` runs one. A claim of
-a paper is judged by checks on what was measured. It is *reproduced* if all of them hold, *partly* if some do, *not reproduced*
-if none does, *undecided* where the seeds do not tell. An order of lines is judged seed by seed: it holds if the 95 % interval of
-the mean difference (Student's t over seeds) lies on the right side of zero.
-
-Scales: `paper` has the paper's own settings; `reduced` about a tenth of its steps, where those are out of reach here; `quick` is a
-look in minutes, and its verdicts are about few rounds. Every picture says which it is, and how its settings differ from the
-paper's. Numbers, seeds, versions and pictures are in `results/PAPER/FIGURE/SCALE`.
-
-"""
 
 
-def summary(out: Path) -> str:
-    """A table of the verdicts at each scale."""
-    lines = ["| experiment | what | quick | reduced | paper |", "| --- | --- | --- | --- | --- |"]
-    for name in EXPERIMENTS:
-        kind = EXPERIMENTS.find(name)
-        lines.append(f"| `{name}` | {kind.title} | {' | '.join(_status(kind, out, scale) for scale in SCALES)} |")
+def summary(out: Path, names: Sequence[str]) -> str:
+    """A table of the verdicts on experiments, at each scale that some of them have."""
+    kinds = [EXPERIMENTS.find(name) for name in names]
+    scales = [scale for scale in SCALES if any(scale in kind.scales for kind in kinds)]
+    lines = [f"| experiment | what | {' | '.join(scales)} |", f"| --- | --- |{' --- |' * len(scales)}"]
+    for kind in kinds:
+        status = " | ".join(_status(kind, out, scale) for scale in scales)
+        lines.append(f"| `{kind.name}` | {kind.title} | {status} |")
     return "\n".join(lines) + "\n"
 
 
@@ -49,10 +39,10 @@ def _status(kind: type[Experiment], out: Path, scale: Scale) -> str:
     return f"{result.verdict} ({result.repetitions}{parts})"
 
 
-def page(out: Path, pictures: str) -> str:
-    """The page; ``pictures`` is the path of ``out`` as seen from the page."""
-    parts = [HEAD, summary(out)]
-    for name in EXPERIMENTS:
+def page(head: str, names: Sequence[str], out: Path, pictures: str) -> str:
+    """The page of some experiments; ``pictures`` is the path of ``out`` as seen from the page."""
+    parts = [head, summary(out, names)]
+    for name in names:
         results = [Result.read(folder_of(out, name, scale)) for scale in reversed(SCALES)]
         there = [result for result in results if result]
         if there:
@@ -106,7 +96,9 @@ def _table(result: Result) -> Iterator[str]:
     for row in rows:
         found = (cells.get((row, column)) for column in columns)
         yield f"| {row} | {' | '.join(_cell(cell) if cell else '' for cell in found)} |\n"
-    yield "\nOurs, then the paper's in brackets; ± is half the 95 % interval over seeds.\n\n"
+    notes = ["ours, then the paper's in brackets"] if any(cell.paper is not None for cell in result.table) else []
+    notes += ["± is half the 95 % interval over seeds"] if any(len(cell.ours) > 1 for cell in result.table) else []
+    yield f"\n{'; '.join(notes).capitalize()}.\n\n" if notes else "\n"
     for cell in result.table:
         if cell.explained:
             yield f"- {cell.column}, {cell.row}: {cell.explained}\n"

@@ -17,7 +17,7 @@ from manyheads.core.settings import as_dict
 from manyheads.reproduce.claims import Check, Claim, Verdict, overall
 from manyheads.reproduce.experiment import Cell, Experiment, Facts, Measured, Scale
 
-__all__ = ["DIVERGED", "Record", "Result", "folder_of", "key_of", "rounded", "shown"]
+__all__ = ["DIVERGED", "Record", "Result", "folder_of", "key_of", "measured", "rounded", "shown"]
 
 SCHEMA = 1
 FILE = "result.json"

@@ -143,14 +143,17 @@ class Table1(Experiment):
             for cell in self.table(found)
             for who, value in (("ours", float(np.mean(cell.ours))), ("the paper", cell.paper))
         ]
-        base = alt.Chart(alt.Data(values=rows)).encode(  # type: ignore[no-untyped-call]
-            x=alt.X("value:Q", title="accuracy %", scale=alt.Scale(domain=[0, 100])),
-            y=alt.Y("row:N", title=None, sort=list(ROWS)),
-            color=alt.Color(
-                "who:N", title=None, scale=alt.Scale(domain=["ours", "the paper"], range=["#4c78a8", "#bbbbbb"])
-            ),
+        who = ["ours", "the paper"]
+        dots = (
+            alt.Chart(alt.Data(values=rows))  # type: ignore[no-untyped-call]
+            .mark_point(filled=True, size=70)
+            .encode(
+                x=alt.X("value:Q", title="accuracy %", scale=alt.Scale(domain=[0, 100])),
+                y=alt.Y("row:N", title=None, sort=list(ROWS)),
+                color=alt.Color("who:N", title=None, scale=alt.Scale(domain=who, range=["#4c78a8", "#bbbbbb"])),
+                shape=alt.Shape("who:N", title=None, scale=alt.Scale(domain=who)),  # the same domain: one legend
+            )
         )
-        dots = base.mark_point(filled=True, size=70).encode(shape=alt.Shape("who:N", title=None))
         return dots.properties(width=230, height=270).facet(
             facet=alt.Facet("column:N", title=None, sort=None), columns=3
         )
