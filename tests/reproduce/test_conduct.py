@@ -224,6 +224,6 @@ def test_a_part_that_diverges_is_a_result_and_told(places):
     assert not result.missing
     assert len(result.records) == 4
     assert result.claims[0].verdict == "undecided"  # two seeds of one, one of the other
-    assert "Diverged: flat" in page(places["out"], "../results")
+    assert "Diverged: flat" in page("", [Growth.name], places["out"], "../results")
     DIVERGES.clear()
     assert done(places).diverged == ["flat"]  # it is not tried again
