@@ -8,7 +8,7 @@ BASE := .venv/.base
 DEV := .venv/.dev
 DOCS := .venv/.docs
 
-.PHONY: setup demo test lint check docs format fuzz bench clean
+.PHONY: setup demo test test-federation lint check docs format fuzz bench clean
 
 setup: $(BASE)
 
@@ -35,6 +35,10 @@ demo: $(BASE)
 # two processes of tests: many of them start processes of their own
 test: $(DEV)
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# Flower's processes at length: methods, a comparison, kills, refusals; about twenty minutes
+test-federation: $(DEV)
+	MANYHEADS_FEDERATION=1 $(BIN)/python -m pytest tests/federate/test_flower_full.py -v
 
 lint: $(DEV)
 	$(BIN)/ruff format --check .

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ import numpy as np
 
 from manyheads.core.errors import UserError
 from manyheads.engines.engine import Engine
+from manyheads.experiments.plan import Comparison
+from manyheads.experiments.results import ComparisonResult
 from manyheads.federate.agent import Agent
 from manyheads.federate.audit import Audit
 from manyheads.federate.link import Link
@@ -100,3 +103,21 @@ def simulated(data: Path, method: str, rounds: int = 2, **settings: Any) -> Run:
     )
     algorithm, model, federation, made = assemble(config)
     return run_training(algorithm, model, federation, config.training(), made, None)
+
+
+COMPARED = Comparison(
+    methods=("local", "fedavg", "fedavg+ft", "fedrep"), seeds=2, folds=2, rates=(0.03, 0.1), local_rounds=25,
+    baselines=("majority", "linear"), pooled=False,
+)  # fmt: skip
+OWN = ("machine", "settings", "command", "cross", "quality", "survival", "described", "next_step", "data", "seal")
+
+
+def numbers(result: ComparisonResult) -> dict[str, Any]:
+    """A comparison's result without times, and what only a simulation knows."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {k: plain(v) for k, v in value.items() if k not in ("seconds", "monitors")}
+        return [plain(v) for v in value] if isinstance(value, list) else value
+
+    return plain({k: v for k, v in json.loads(json.dumps(result.to_json())).items() if k not in OWN})

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -9,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.federate.follow import followed
-from manyheads.federate.kit import Kit, approve, init_study
-from manyheads.federate.processes import Child, free_port
+from manyheads.federate.kit import init_study
+from manyheads.federate.processes import Child, free_port, owned
 from manyheads.federate.rules import Policy
-from manyheads.federate.serve import server, site
+from manyheads.federate.serve import server
 from manyheads.federate.study import Study, StudyFolder
 
 
@@ -28,9 +31,11 @@ class Flowering:
         self.server = self.stack.enter_context(server(self.folder, "127.0.0.1", lambda words: None))
 
     def start_site(self, name: str) -> None:
-        kit = Kit(self.folder.kits / name)
-        approve(kit, lambda words: None, lambda words: True)
-        self.sites[name] = self.stack.enter_context(site(kit, self.data / f"{name}.csv", lambda words: None))
+        """As its owner would: the command in a process of its own."""
+        kit = self.folder.kits / name
+        words = ["federate", "site", str(kit), "--data", str(self.data / f"{name}.csv"), "--yes"]
+        command = [sys.executable, "-m", "manyheads", *words]
+        self.sites[name] = self.stack.enter_context(owned(command, os.environ, kit / "command.log"))
 
     def do(self, kind: Any, out: Path, resume: bool = False) -> dict[str, Any]:
         said: list[str] = []
@@ -52,3 +57,9 @@ def flowering(tmp: Path, data: Path, study: Study, sites: Sequence[str] | None =
         for name in study.sites if sites is None else sites:
             made.start_site(name)
         yield made
+
+
+def processes_of(folder: Path) -> list[str]:
+    """The processes that know of a study."""
+    found = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    return [line for line in found.splitlines() if str(folder) in line]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import stat
-import subprocess
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 from federations import QUICK, simulated, study, tables
-from flowering import flowering, made_study
+from flowering import flowering, made_study, processes_of
 
 from manyheads.federate.flower import bundle_hash
 from manyheads.federate.keys import make_key_pair, write_private
@@ -24,12 +22,6 @@ from manyheads.run.training import Training
 
 PAIR = ("ash", "birch")
 PATIENT = Rules(gather=120, wait=120, deadline=240)
-
-
-def processes_of(folder: Path) -> list[str]:
-    """The processes that know of a study."""
-    found = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
-    return [line for line in found.splitlines() if str(folder) in line]
 
 
 def test_a_federation_of_processes_gets_the_simulators_numbers(tmp_path):

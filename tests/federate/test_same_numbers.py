@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
 import torch
-from federations import SITES, Here, agents, linked, simulated, study, tables
+from federations import COMPARED, SITES, Here, agents, linked, numbers, simulated, study, tables
 
 from manyheads.core.contract import ALGORITHMS
 from manyheads.core.errors import UserError
 from manyheads.data import source_of
 from manyheads.engines.engine import Engine
 from manyheads.experiments.compare import compare as simulated_comparison
-from manyheads.experiments.plan import Comparison
 from manyheads.federate.comparison import compare
 from manyheads.federate.conduct import train
 from manyheads.federate.rules import Policy
@@ -67,24 +65,6 @@ def test_new_clients_get_a_model_from_a_run_of_sites(tmp_path):
     mine = personalize(load(tmp_path / "run"), data / "dogwood.csv", finetune="head:2")
     assert mine.facts["after"]["accuracy"] is not None
     assert run.rounds == 2
-
-
-COMPARED = Comparison(
-    methods=("local", "fedavg", "fedavg+ft", "fedrep"), seeds=2, folds=2, rates=(0.03, 0.1), local_rounds=25,
-    baselines=("majority", "linear"), pooled=False,
-)  # fmt: skip
-OWN = ("machine", "settings", "command", "cross", "quality", "survival", "described", "next_step", "data", "seal")
-
-
-def numbers(result) -> dict:
-    """A comparison's result without times, and what only a simulation knows."""
-
-    def plain(value):
-        if isinstance(value, dict):
-            return {k: plain(v) for k, v in value.items() if k not in ("seconds", "monitors")}
-        return [plain(v) for v in value] if isinstance(value, list) else value
-
-    return plain({k: v for k, v in json.loads(json.dumps(result.to_json())).items() if k not in OWN})
 
 
 def test_a_comparison_gives_the_simulators_result(tmp_path):

@@ -78,17 +78,12 @@ def site(
       manyheads federate site kits/cleveland --data cleveland.csv
     """
     from manyheads.federate.kit import Kit, approve
-    from manyheads.federate.serve import site as connected
+    from manyheads.federate.serve import stay_connected
 
     console, own = Plain(stderr=True), Kit(kit)
     approve(own, console.print, (lambda words: True) if yes else typer.confirm)
-    with connected(own, data, console.print) as child:
-        console.print("Ctrl-C ends it; what happens is in " + str(own.audit))
-        while child.running:
-            check_stop()
-            time.sleep(0.5)
-        console.print(f"error: Flower's client has ended: {child.last_words()}; see {child.log}")
-        raise typer.Exit(2)
+    console.print("Ctrl-C ends it; what happens is in " + str(own.audit))
+    stay_connected(own, data, console.print, check_stop)
 
 
 def check(kit: KitPath, *, data: Data, as_json: AsJson = False) -> None:

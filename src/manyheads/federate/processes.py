@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -15,6 +17,8 @@ __all__ = ["Child", "free_port", "owned"]
 
 PATIENCE = 8.0
 """seconds that a process has to end when asked to, before it is killed"""
+_WHEN_PARENT_DIES = 1
+"""PR_SET_PDEATHSIG of prctl(2)"""
 
 
 class Child:
@@ -26,7 +30,7 @@ class Child:
         with open(log, "ab") as file:
             self.process = subprocess.Popen(
                 command, env=dict(environment), stdin=subprocess.DEVNULL, stdout=file, stderr=file,
-                start_new_session=True,
+                start_new_session=True, preexec_fn=_end_with_parent,
             )  # fmt: skip
 
     @property
@@ -58,6 +62,12 @@ class Child:
         except (ProcessLookupError, PermissionError):
             return False
         return True
+
+
+def _end_with_parent() -> None:
+    """Ask Linux to end this process when its parent is gone, even if that was killed."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_WHEN_PARENT_DIES, signal.SIGTERM)
 
 
 @contextmanager

@@ -22,8 +22,10 @@ from manyheads.federate.kit import Kit
 from manyheads.federate.processes import Child, free_port, listening, owned
 from manyheads.federate.study import StudyFolder
 
-__all__ = ["address_of", "server", "site", "watch_keys"]
+__all__ = ["address_of", "server", "site", "stay_connected", "watch_keys"]
 
+WAIT, LONGEST_WAIT, LOOK = 5.0, 60.0, 0.3
+"""seconds until an ended client is started again, at first and at most; and between looks at it"""
 START = 60.0
 """seconds that Flower's server has to start"""
 Say = Callable[[str], None]
@@ -72,9 +74,31 @@ def watch_keys(folder: StudyFolder, flower: Flower, say: Say) -> None:
             say(f"{site} is registered")
 
 
+def stay_connected(kit: Kit, data: Path, say: Say, check: Callable[[], None]) -> None:
+    """Keep a site connected to its server until ``check`` raises an error; whatever ends Flower's client, it is started again.
+
+    Flower's client itself tries again while the server is away. It ends if the server refuses it, as it does for a while
+    after a site was killed; so the waits grow.
+    """
+    wait = WAIT
+    with locked(kit.path):
+        while True:
+            with site(kit, data, say) as child:
+                started = time.monotonic()
+                while child.running:
+                    check()
+                    time.sleep(LOOK)
+            wait = WAIT if time.monotonic() - started > 60 else min(2 * wait, LONGEST_WAIT)
+            say(f"Flower's client has ended ({child.last_words(1)}); once more in {wait:.0f} s; see {child.log}")
+            until = time.monotonic() + wait
+            while time.monotonic() < until:
+                check()
+                time.sleep(LOOK)
+
+
 @contextmanager
 def site(kit: Kit, data: Path, say: Say) -> Iterator[Child]:
-    """A site's connection to its server; Flower's client tries again by itself when the server is away."""
+    """A site's connection to its server."""
     need_flower()
     described = kit.read()
     if not data.is_file():
@@ -85,6 +109,6 @@ def site(kit: Kit, data: Path, say: Say) -> Iterator[Child]:
     home.mkdir(exist_ok=True, mode=0o700)
     command = supernode_command(kit.path.resolve(), described.address, kit.key.resolve(), free_port())
     env = environment(home, **settings_of(kit.path, data))
-    with locked(kit.path), owned(command, env, kit.path / "site.log") as child:
+    with owned(command, env, kit.path / "site.log") as child:
         say(f"{described.name} connects to {described.address}")
         yield child
