@@ -1,7 +1,7 @@
 """Imports point one way.
 
 core <- data, models, metrics, algorithms <- engines <- monitors <- run, baselines <- onboarding, theory <- reproduce <-
-experiments <- report <- cli
+experiments <- report <- federate <- cli
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ MAY_IMPORT["theory"] = {*MAY_IMPORT}
 MAY_IMPORT["reproduce"] = {*MAY_IMPORT}
 MAY_IMPORT["experiments"] = {*MAY_IMPORT}
 MAY_IMPORT["report"] = {*MAY_IMPORT}
+MAY_IMPORT["federate"] = {*MAY_IMPORT} - {"theory", "reproduce"}
 MAY_IMPORT["cli"] = {*MAY_IMPORT}
 
 

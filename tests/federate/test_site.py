@@ -171,7 +171,7 @@ def test_statistics_travel_without_the_values_of_single_rows():
     table["a"][3] = np.nan
     own = Statistics.of(table, np.arange(50), ["a", "b"], ["c"])
     sent = json.loads(json.dumps(written_statistics(own)))
-    again = read_statistics(sent)
+    again = read_statistics(sent, 2)
     assert (again.moments.low < again.moments.high).tolist() == [True, False]
     np.testing.assert_array_equal(again.moments.mean, own.moments.mean)
     np.testing.assert_array_equal(again.moments.squares, own.moments.squares)
@@ -214,3 +214,47 @@ def test_messages_travel_as_they_are():
     assert list(found) == ["body", "step"]
     assert list(found["body"]) == ["0.weight", "0.bias"]
     assert all(torch.equal(a, b) for a, b in zip(found.flat.values(), state.flat.values(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("action", "facts", "why"),
+    [
+        ("describe", {"table": None}, "what it tells cannot be read"),
+        ("describe", {"table": {"rows": -1}}, "what it tells cannot be read"),
+        ("statistics", {"statistics": []}, "not of the divisions that it was asked about"),
+        ("statistics", {"parts": [{"train": 10**9, "test": -4, "validation": None}]}, "numbers of rows that cannot be"),
+        ("statistics", {"encoded_by": ["x"]}, "what it tells cannot be read"),
+    ],
+)
+def test_a_site_that_tells_nonsense_at_the_start_does_not_take_part(action, facts, why, tmp_path):
+    def alter(site, message, reply):
+        if site == "birch" and message.facts["action"] == action:
+            told = Message.from_bytes(reply)
+            return Message(told.facts | facts, told.tensors).to_bytes()
+        return reply
+
+    said: list[str] = []
+    carrier = Here(agents(tables(tmp_path / "data"), tmp_path), alter)
+    run = train(linked(study(), carrier, tmp_path, said), tmp_path / "run")
+    assert [run.directory.about().site(i) for i in range(2)] == ["ash", "cedar"]
+    assert any("birch does not take part" in words and why in words for words in said)
+
+
+def test_moments_that_cannot_be_are_refused():
+    good = {"count": [3], "mean": [0.5], "squares": [1.0], "constant": [None]}
+    whole = {"rows": 3, "categories": {}, "target": None}
+    assert read_statistics(whole | {"moments": good}, 1).moments.mean.tolist() == [0.5]
+    for wrong in (
+        {"mean": [None]},
+        {"mean": [float("inf")]},
+        {"squares": [-1.0]},
+        {"count": [-2]},
+        {"mean": [0.1, 0.2]},
+    ):
+        with pytest.raises((ValueError, TypeError)):
+            read_statistics(whole | {"moments": good | wrong}, 1)
+
+
+def test_weights_that_need_all_labels_are_refused():
+    with pytest.raises(UserError, match="would need the labels of all sites"):
+        study(training=Training(class_weights="balanced"))

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
 
 import numpy as np
 
 from manyheads.core.contract import ALGORITHMS
-from manyheads.core.errors import Diverged, UserError
+from manyheads.core.errors import Diverged, UserError, first_line
 from manyheads.core.sealed import read_json, write_json
 from manyheads.core.settings import as_dict, build, settings
 from manyheads.core.tasks import task_named
 from manyheads.data import Federation, Samples
-from manyheads.data.sites.columns import Columns
+from manyheads.data.sites.columns import Columns, Statistics
 from manyheads.data.sites.raw import RawTables
 from manyheads.federate.agreement import Agreement, agreed_by
 from manyheads.federate.kept import history_of
@@ -38,14 +39,26 @@ __all__ = ["Beginning", "begin", "described", "train"]
 BEGINNING = "federation.json"
 """in the folder of a run: what its sites agreed on"""
 Facts = dict[str, Any]
+T = TypeVar("T")
 
 
 def described(link: Link) -> tuple[dict[str, TableTold], dict[str, str]]:
     """What each site that is there tells about its table; and why others do not."""
     found = link.ask("describe", {site: Message({}) for site in link.gather()})
-    told = {site: build(TableTold, reply.facts["table"], where=site) for site, reply in found.good.items()}
-    missing = {site: "not connected" for site in link.study.sites if site not in told} | found.missing
+    told, strange = _read(found.good, lambda facts: build(TableTold, facts["table"], where="table"))
+    missing = {site: "not connected" for site in link.study.sites if site not in told} | found.missing | strange
     return told, missing
+
+
+def _read(replies: Mapping[str, Message], read: Callable[[Facts], T]) -> tuple[dict[str, T], dict[str, str]]:
+    """What sites tell, and what is wrong with what others tell."""
+    good, strange = {}, {}
+    for site, reply in replies.items():
+        try:
+            good[site] = read(reply.facts)
+        except (UserError, KeyError, TypeError, ValueError, AttributeError) as error:
+            strange[site] = f"what it tells cannot be read: {first_line(error)}"
+    return good, strange
 
 
 @settings
@@ -90,18 +103,41 @@ def begin(link: Link, division: Division) -> Beginning:
         agreement = agreed_by(link.study.reading(""), {site: told[site] for site in sites})
         facts = {"sites": list(sites), "agreement": as_dict(agreement), "division": as_dict(division)}
         found = link.ask("statistics", {site: Message(facts) for site in sites})
-        if not found.missing:
+        own, strange = _read(found.good, partial(_Told.of, agreement, division))
+        missing = found.missing | strange
+        if not missing:
             break
-        for site, why in found.missing.items():
+        for site, why in missing.items():
             link.say(f"{site} does not take part: {why}")
             del told[site]
     reading = link.study.reading("")
     tables = RawTables(agreement.survey(reading), reading.scale_target, reading.how)
-    each = [[read_statistics(s) for s in found.good[site].facts["statistics"]] for site in sites]
-    columns = tuple(tables.agreed(list(of_all)) for of_all in zip(*each, strict=True))
-    parts = tuple(tuple(found.good[site].facts["parts"]) for site in sites)
-    encoded_by = tuple(found.good[sites[0]].facts["encoded_by"])
-    return Beginning(link.run, sites, agreement, division, columns, parts, encoded_by)
+    columns = tuple(tables.agreed(list(each)) for each in zip(*(own[site].statistics for site in sites), strict=True))
+    parts = tuple(own[site].parts for site in sites)
+    return Beginning(link.run, sites, agreement, division, columns, parts, own[sites[0]].encoded_by)
+
+
+class _Told(NamedTuple):
+    """What a site tells about the divisions of its rows."""
+
+    statistics: list[Statistics]
+    parts: tuple[dict[str, Any], ...]
+    encoded_by: tuple[int, ...]
+
+    @classmethod
+    def of(cls, agreement: Agreement, division: Division, facts: Facts) -> _Told:
+        """Read and check it: the right numbers of columns and parts, and numbers of rows that can be."""
+        numbers = sum(kind != "category" for kind in agreement.kinds.values())
+        statistics = [read_statistics(each, numbers) for each in facts["statistics"]]
+        parts, places = tuple(facts["parts"]), tuple(int(place) for place in facts["encoded_by"])
+        wanted = 1 + 2 * division.folds if division.folds else 1
+        if len(parts) != wanted or len(places) != wanted or not all(0 <= p < len(statistics) for p in places):
+            raise ValueError("not of the divisions that it was asked about")
+        for part in parts:
+            sizes = [part[name] for name in ("train", "test", "validation")]
+            if not all(size is None or (isinstance(size, int) and size >= 0) for size in sizes) or not sizes[0]:
+                raise ValueError(f"numbers of rows that cannot be: {sizes}")
+        return cls(statistics, parts, places)
 
 
 def _require(link: Link, sites: Sequence[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -48,8 +49,16 @@ class FlowerCarrier:
 
 def conduct(grid: Grid, context: Context) -> None:
     """Conduct one job of the study whose server this is."""
+    threading.Thread(target=_end_with_server, args=(os.getppid(),), daemon=True).start()
     folder = StudyFolder(Path(os.environ["MANYHEADS_STUDY"]))
     job = Job(folder, str(context.run_config["job"]))
     started = time.monotonic()
     conducted(job, lambda nodes: FlowerCarrier(grid, nodes))
     job.say(f"ended after {time.monotonic() - started:.0f} s")
+
+
+def _end_with_server(parent: int) -> None:
+    """End this process when the server that started it is gone, even if that was killed: its folder is then free again."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,7 +12,7 @@ from typing import Any, Literal
 from uuid import uuid4
 
 from manyheads.core.errors import UserError, first_line
-from manyheads.core.files import write_text
+from manyheads.core.files import locked, write_text
 from manyheads.core.plain import to_json
 from manyheads.core.sealed import read_json, write_json
 from manyheads.core.settings import as_dict, build, settings
@@ -23,6 +24,8 @@ __all__ = ["Job", "Order", "conducted", "new_job", "read_nodes", "write_nodes"]
 
 Kind = Literal["describe", "run", "compare"]
 NODES = "nodes.json"
+LEAVING = 60.0
+"""seconds that an earlier job has to leave its folder"""
 
 
 @settings
@@ -101,6 +104,7 @@ def conducted(job: Job, carrier_of: Callable[[Mapping[str, int]], Carrier]) -> N
             return Link(study, carrier, audit, run, job.say)
 
         job.tell("begun", order=as_dict(order))
+        _wait_for(Path(order.out), job.say)
         job.tell("done", **_DO[order.kind](job, order, link_of))
     except UserError as error:
         job.tell("failed", error=str(error))
@@ -108,6 +112,22 @@ def conducted(job: Job, carrier_of: Callable[[Mapping[str, int]], Carrier]) -> N
     except BaseException as error:
         job.tell("failed", error=f"{type(error).__name__}: {first_line(error)}")
         raise
+
+
+def _wait_for(out: Path, say: Callable[[str], None]) -> None:
+    """Wait until a job that ended by force has left its folder."""
+    until, said = time.monotonic() + LEAVING, False
+    while out.is_dir():
+        try:
+            locked(out).close()
+            return
+        except UserError:
+            if time.monotonic() > until:
+                raise
+        if not said:
+            say(f"{out} is still in use: waiting")
+            said = True
+        time.sleep(1.0)
 
 
 def _describe(job: Job, order: Order, link_of: Callable[[str], Link]) -> dict[str, Any]:

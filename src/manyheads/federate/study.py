@@ -60,6 +60,13 @@ class Study:
         for name in ("path", "client"):
             if name in self.data:
                 raise UserError("each site has its own", where=f"data.{name}", fix="leave it out")
+        if self.training.class_weights == "balanced":
+            raise UserError(
+                "would need the labels of all sites in one place",
+                where="training.class_weights",
+                given="balanced",
+                allowed="none, client",
+            )
         self.reading("")
 
     def reading(self, path: str) -> Sites:

@@ -128,13 +128,14 @@ def written_statistics(of: Statistics) -> dict[str, Any]:
     }
 
 
-def read_statistics(facts: Mapping[str, Any]) -> Statistics:
+def read_statistics(facts: Mapping[str, Any], numbers: int) -> Statistics:
+    """The statistics that a site has written, of so many columns of numbers; an error if they cannot be."""
     target = facts["target"]
     return Statistics(
         int(facts["rows"]),
-        _read(facts["moments"]),
-        {name: set(values) for name, values in facts["categories"].items()},
-        _read(target) if target else None,
+        _read(facts["moments"], numbers),
+        {name: {v if v is None else str(v) for v in values} for name, values in facts["categories"].items()},
+        _read(target, 1) if target else None,
     )
 
 
@@ -148,11 +149,15 @@ def _written(moments: Moments) -> dict[str, list[Any]]:
     }
 
 
-def _read(facts: Mapping[str, list[Any]]) -> Moments:
-    count = np.array(facts["count"], int)
+def _read(facts: Mapping[str, list[Any]], columns: int) -> Moments:
+    count, mean, squares = np.array(facts["count"], int), *(np.array(facts[n], float) for n in ("mean", "squares"))
+    if {len(count), len(mean), len(squares), len(facts["constant"])} != {columns}:
+        raise ValueError("moments of another number of columns")
+    if (count < 0).any() or not np.isfinite(mean).all() or not np.isfinite(squares).all() or (squares < 0).any():
+        raise ValueError("moments that cannot be")
     each = list(zip(facts["count"], facts["constant"], strict=True))
     low, high = (
         np.array([none if not n else far if value is None else value for n, value in each], float)
         for none, far in ((np.inf, -np.inf), (-np.inf, np.inf))
     )
-    return Moments(count, np.array(facts["mean"], float), np.array(facts["squares"], float), low, high)
+    return Moments(count, mean, squares, low, high)

@@ -88,13 +88,18 @@ def _repeatable_pass(probe: Probe, train: bool) -> tuple[Tensor, bool]:
     """The output of a pass, and whether it drew random numbers; an error if it has side effects or varies."""
     params, seen = probe.sets[0], []
     allowed = _batch_counters(probe.module) | (probe.statistics if train else frozenset())
+    drawn = []
     for _ in range(2):
         probe.net.bind(params.clone(), train=params)
         before = snapshot(probe.module)
         seen.append(probe.forward(params, probe.x, train))
-        for changed in changes(before, snapshot(probe.module)):
+        found = set(changes(before, snapshot(probe.module)))
+        drawn.append({changed for changed in found if changed.kind == "generator"})
+        for changed in found - drawn[-1]:
             if changed.kind != "buffer" or changed.name not in allowed:
                 raise changed.refusal(train)
+    for changed in drawn[0] & drawn[1]:  # in one pass alone, it may have been another thread
+        raise changed.refusal(train)
     (out, draws), (again, _) = seen
     if isinstance(out, Tensor) and not _equal(again, out):
         raise UserError(
