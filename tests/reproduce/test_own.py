@@ -10,13 +10,13 @@ import pytest
 from manyheads.core.contract import ALGORITHMS
 from manyheads.core.settings import build
 from manyheads.data import Federation, parse_partition
-from manyheads.reproduce import EXPERIMENTS
+from manyheads.reproduce import EXPERIMENTS, reproduce
 from manyheads.reproduce.experiment import Place
 from manyheads.reproduce.own.digits_curves import ALONE, FEDAVG, FEDREP, Curves
 from manyheads.reproduce.own.digits_methods import METHODS, Methods
 from manyheads.reproduce.own.real_short import SETS, ShortRuns, majority
 from manyheads.reproduce.own.theorems import TheoryCollins2021, TheoryCollins2022, TheoryDeng2022, TheoryFallah2020
-from manyheads.reproduce.records import key_of, rounded
+from manyheads.reproduce.records import key_of, measured, rounded
 from manyheads.run.config import Config
 from manyheads.theory import Collins2022, Fallah2020, theory
 
@@ -78,8 +78,10 @@ def test_step_sizes_are_chosen_by_validation_samples_alone():
     assert {each.lr for each in experiment.chosen(found).values()} == {0.1}
     assert {cell.ours[0] for cell in experiment.table(found) if cell.column == "accuracy %"} == {50.0}
     assert len(experiment.chosen(found)) == len(METHODS)
-    del found["fedrep, step 0.3"]
-    assert "fedrep" not in experiment.chosen(found)  # one of its step sizes was not tried
+    del found["fedrep, step 0.1"][2]  # it diverged
+    assert experiment.chosen(found)["fedrep"].lr == 0.3
+    del found["fedavg, step 0.1"], found["fedavg, step 0.3"]
+    assert "fedavg" not in experiment.chosen(found)
 
 
 def test_claims_on_methods_follow_from_what_is_measured():
@@ -101,14 +103,15 @@ def test_claims_on_methods_follow_from_what_is_measured():
     assert experiment.figure(found(0.8, 0.9, 0.9)).to_dict()["$schema"]
 
 
-def test_a_run_that_diverges_is_a_fact(tmp_path):
-    wild, tame = (Methods(rates=(lr,), rounds=1) for lr in (1e30, 0.1))
-    facts = wild.measure("fedavg, step 1e+30", 0, Place(tmp_path))
-    assert facts["validation"] == facts["accuracy"] == 0
-    assert facts["diverged"].startswith("round 1")
-    other = tame.measure("fedavg, step 0.1", 0, Place(tmp_path))
-    assert 0 < other["validation"] < 1
-    assert "diverged" not in other
+def test_a_step_size_that_diverges_is_told_and_not_chosen(tmp_path, monkeypatch):
+    monkeypatch.setattr("manyheads.reproduce.own.digits_methods.METHODS", {"fedavg": METHODS["fedavg"]})
+    experiment = Methods(rates=(0.1, 1e30), rounds=1, seeds=1)
+    result = reproduce(experiment, "quick", out=tmp_path / "results", work=tmp_path / "work", workers=1)
+    assert result.diverged == ["fedavg, step 1e+30"]
+    assert not result.missing
+    chosen = experiment.chosen(measured(result.records))["fedavg"]
+    assert chosen.lr == 0.1
+    assert 0 < chosen.validation < 1
 
 
 def test_the_majority_label_of_each_client():

@@ -11,7 +11,6 @@ import numpy as np
 from pydantic import Field
 
 from manyheads.core.contract import ALGORITHMS
-from manyheads.core.errors import Diverged
 from manyheads.core.optim import FineTune
 from manyheads.core.settings import settings
 from manyheads.metrics import METRICS
@@ -94,8 +93,8 @@ class Methods(Experiment):
         str
     ] = """scikit-learn's digits, 20 clients with exactly three classes each (55 training, 14 validation and 15 test
         samples a client), MLP 64-64-32-10, 30 rounds, every client in every round. The step size of each method is the best of
-        0.01, 0.03, 0.1, 0.3 by the accuracy on the clients' validation samples (mean of the seeds; a run that diverges counts
-        as 0); all else is the method's default, but for SCAFFOLD's server step (1) and Per-FedAvg's batches (10) and outer step
+        0.01, 0.03, 0.1, 0.3 by the accuracy on the clients' validation samples (mean of the seeds; one with which a run
+        diverges is not chosen); all else is the method's default, but for SCAFFOLD's server step (1) and Per-FedAvg's batches (10) and outer step
         (= inner step). Each seed has its own partition and initial model. Accuracy is the mean over clients of the accuracy on
         the client's own test samples after the last round, of the model named beside the method. "Worst tenth": mean of the
         two clients that do worst. "Spread": standard deviation over clients. "Fine-tuned": after ten more epochs on the head.
@@ -129,10 +128,7 @@ class Methods(Experiment):
         return recipe_of(self._config(part, seed))
 
     def measure(self, part: str, seed: int, place: Place) -> Facts:
-        try:
-            run, federation = trained(self._config(part, seed), place)
-        except Diverged as error:
-            return {**dict.fromkeys(("validation", *COLUMNS.values()), 0.0), "diverged": str(error)}
+        run, federation = trained(self._config(part, seed), place)
         validated, _ = METRICS.find("accuracy")().of_clients(run.predictions(federation, "validation"))
         tested = run.history[-1]["evaluation"]
         return {
@@ -147,12 +143,14 @@ class Methods(Experiment):
     def chosen(self, found: Measured) -> dict[str, Chosen]:
         """Each method with the step size that is best on validation samples; test samples have no say."""
         best = {}
+        seeds = {seed for runs in found.values() for seed in runs}
         for method in METHODS:
-            runs = {lr: list(found.get(_part(method, lr), {}).values()) for lr in self.rates}
-            if all(runs.values()):
-                means = {lr: float(np.mean([facts["validation"] for facts in of])) for lr, of in runs.items()}
+            tried = {lr: found.get(_part(method, lr), {}) for lr in self.rates}
+            whole = {lr: list(runs.values()) for lr, runs in tried.items() if runs.keys() == seeds}  # none diverged
+            if whole:
+                means = {lr: float(np.mean([facts["validation"] for facts in runs])) for lr, runs in whole.items()}
                 lr = max(means, key=lambda rate: means[rate])
-                best[method] = Chosen(method, lr, means[lr], runs[lr])
+                best[method] = Chosen(method, lr, means[lr], whole[lr])
         return best
 
     def table(self, found: Measured) -> list[Cell]:
@@ -160,8 +158,7 @@ class Methods(Experiment):
         for each in sorted(self.chosen(found).values(), key=lambda each: -float(np.mean(each.percent("accuracy")))):
             row = f"{each.method} ({each.model} model, step {each.lr:g})"
             cells += [Cell(row, column, each.percent(fact), None) for column, fact in COLUMNS.items()]
-            sent = [facts["megabytes_up"] for facts in each.runs if "megabytes_up" in facts][:1]
-            cells += [Cell(row, "MB sent up", sent, None)] if sent else []
+            cells.append(Cell(row, "MB sent up", [each.runs[0]["megabytes_up"]], None))
         return cells
 
     def claims(self, found: Measured) -> list[Claim]:
