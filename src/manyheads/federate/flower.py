@@ -108,6 +108,10 @@ class Flower:
         """Make a site's public key known to the server; gives the number by which the server knows the site."""
         return int(self.call("supernode", "register", str(key), CONNECTION, "--name", site)["node-id"])
 
+    def unregister(self, node: int) -> None:
+        """Make the server forget a site's key; an error if it never knew it."""
+        self.call("supernode", "unregister", str(node), CONNECTION)
+
     def nodes(self) -> list[dict[str, Any]]:
         """What the server knows of its sites."""
         found = self.call("supernode", "list", CONNECTION)
