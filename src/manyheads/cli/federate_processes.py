@@ -142,7 +142,8 @@ def status(study: StudyPath, *, as_json: AsJson = False) -> None:
     console.print(table)
     job = facts["job"]
     if job:
-        console.print(f"{job['kind']}, {job['state']}: round {job['round']} of {job['rounds']}; {job['words']}")
+        far = [f"round {job['round']} of {job['rounds']}"] * (job["kind"] == "run") + [job["words"]] * bool(job["words"])
+        console.print(": ".join([f"{job['kind']}, {job['state']}", *(["; ".join(far)] if far else [])]))
         for site, why in job["late"].items():
             console.print(f"  {site}: {why}")
 

@@ -20,7 +20,7 @@ from manyheads.federate.audit import Audit
 from manyheads.federate.link import Carrier, Link
 from manyheads.federate.study import StudyFolder
 
-__all__ = ["Job", "Order", "conducted", "new_job", "read_nodes", "write_nodes"]
+__all__ = ["Job", "Order", "conducted", "new_job", "progress_words", "read_nodes", "write_nodes"]
 
 Kind = Literal["describe", "run", "compare"]
 NODES = "nodes.json"
@@ -71,6 +71,11 @@ class Job:
             return
         for line in text.split("\n")[:-1][after:]:
             yield json.loads(line)
+
+
+def progress_words(event: Mapping[str, Any]) -> str:
+    """How far a comparison is."""
+    return f"{event['rounds']} rounds are done, of all trainings together"
 
 
 def new_job(folder: StudyFolder, order: Order) -> Job:
