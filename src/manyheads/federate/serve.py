@@ -71,12 +71,13 @@ def watch_keys(folder: StudyFolder, flower: Flower, say: Say) -> None:
         text = key.read_text() if key.is_file() else ""
         if not text or (site in nodes and registered.is_file() and registered.read_text() == text):
             continue
-        if site in nodes:
-            flower.unregister(nodes.pop(site))
+        before = nodes.get(site)
         nodes[site] = flower.register(site, key)
         write_nodes(folder, nodes)
         registered.parent.mkdir(exist_ok=True)
         write_text(registered, text)
+        if before is not None:
+            flower.unregister(before)
         say(f"{site} is registered")
 
 
