@@ -142,8 +142,9 @@ def status(study: StudyPath, *, as_json: AsJson = False) -> None:
     console.print(table)
     job = facts["job"]
     if job:
-        far = [f"round {job['round']} of {job['rounds']}"] * (job["kind"] == "run") + [job["words"]] * bool(job["words"])
-        console.print(": ".join([f"{job['kind']}, {job['state']}", *(["; ".join(far)] if far else [])]))
+        rounds = f"round {job['round']} of {job['rounds']}" if job["kind"] == "run" else ""
+        far = "; ".join(words for words in (rounds, job["words"]) if words)
+        console.print(f"{job['kind']}, {job['state']}" + (f": {far}" if far else ""))
         for site, why in job["late"].items():
             console.print(f"  {site}: {why}")
 

@@ -66,8 +66,8 @@ def _words(event: dict[str, Any]) -> str:
         return progress_words(event)
     if event["event"] != "round":
         return ""
-    dropped = "".join(f"; without client {client}: {why}" for client, why in event["dropped"].items())
-    return f"round {event['round']}, {event['clients']} sites{dropped}"
+    missing = "".join(f"; without {site}: {why}" for site, why in event["missing"].items())
+    return f"round {event['round']}, {event['sites']} sites{missing}"
 
 
 def _ended(flower: Flower, number: int) -> str:

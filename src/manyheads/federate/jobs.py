@@ -153,12 +153,12 @@ def _describe(job: Job, order: Order, link_of: Callable[[str], Link]) -> dict[st
 
 def _run(job: Job, order: Order, link_of: Callable[[str], Link]) -> dict[str, Any]:
     from manyheads.core.round_end import RoundEnd
-    from manyheads.federate.conduct import train
+    from manyheads.federate.conduct import BEGINNING, train
 
     def on_round(end: RoundEnd) -> None:
-        record = end.record
-        dropped = {each["client"]: each["why"] for each in record["dropped"]}
-        job.tell("round", round=record["round"], clients=record["clients"], dropped=dropped)
+        record, sites = end.record, read_json(Path(order.out) / BEGINNING)["sites"]
+        missing = {sites[each["client"]]: each["why"] for each in record["dropped"]}
+        job.tell("round", round=record["round"], sites=record["clients"] - len(missing), missing=missing)
 
     run = train(link_of, Path(order.out), order.resume, on_round)
     return {

@@ -68,12 +68,10 @@ def _job(folder: StudyFolder, rounds: int) -> dict[str, Any] | None:
         "rounds": rounds,
     }
     facts |= {"words": "", "late": {}}
-    sites = folder.read().sites
     for event in job.events():
         kind = event["event"]
         if kind == "round":
-            late = {sites[int(client)]: why for client, why in event["dropped"].items() if int(client) < len(sites)}
-            facts |= {"round": event["round"], "late": late}
+            facts |= {"round": event["round"], "late": event["missing"]}
         elif kind == "progress":
             facts["words"] = progress_words(event)
         elif kind == "say":
