@@ -18,6 +18,7 @@ USUAL_ROUNDS = 30
 NOT_RUN = {
     r"\bdata get\b": "fetches from a hub",
     r"\blive\b(?! )|^live ": "serves until it is stopped",
+    r"^federate\b": "needs a server and sites of its own, or starts them",
     r"--data (mnist|cifar10|cifar100|chars74k|sent140)\b|compare (tcga-brca|parkinsons)": "needs data beside the package",
     r"^reproduce [a-z]": "takes minutes; tests/reproduce runs small ones",
     r"^theory (fallah2020|deng2022|collins2021)": "takes long; tests/theory runs it",

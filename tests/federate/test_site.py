@@ -15,7 +15,10 @@ from manyheads.data.sites.source import Sites
 from manyheads.data.sites.survey import survey_of
 from manyheads.federate.agreement import agreed_by, doubts_about
 from manyheads.federate.conduct import described, new_run, train
+from manyheads.federate.jobs import read_nodes
 from manyheads.federate.rules import Policy
+from manyheads.federate.serve import watch_keys
+from manyheads.federate.study import StudyFolder
 from manyheads.federate.table import Division, SiteTable
 from manyheads.federate.told import read_statistics, written_statistics
 from manyheads.federate.wire import PROTOCOL, Message, prefixed, state_of, taken
@@ -258,3 +261,28 @@ def test_moments_that_cannot_be_are_refused():
 def test_weights_that_need_all_labels_are_refused():
     with pytest.raises(UserError, match="would need the labels of all sites"):
         study(training=Training(class_weights="balanced"))
+
+
+def test_a_new_key_takes_the_place_of_the_old_one(tmp_path):
+    class Registers:
+        def __init__(self) -> None:
+            self.known, self.last = dict[int, str](), 0
+
+        def register(self, site, key):
+            self.last += 1
+            self.known[self.last] = key.read_text()
+            return self.last
+
+        def unregister(self, node):
+            del self.known[node]
+
+    folder, flower, said = StudyFolder(tmp_path), Registers(), list[str]()
+    folder.write(study(sites=("ash", "birch")))
+    folder.server.mkdir()
+    folder.keys.mkdir()
+    for text in ("old", "new", "new"):
+        (folder.keys / "ash.pub").write_text(text)
+        watch_keys(folder, flower, said.append)
+    assert flower.known == {2: "new"}
+    assert read_nodes(folder) == {"ash": 2}
+    assert said == ["ash is registered"] * 2

@@ -51,7 +51,7 @@ def _show_description(facts: dict[str, Any]) -> None:
     table = Table("site", "rows", "labels", "missing", box=None, pad_edge=False)
     for site, told in facts["sites"].items():
         counts = told["target"]["counts"]
-        labels = "  ".join(f"{label}: {n or 'not told'}" for label, n in counts.items())
+        labels = "  ".join(f"{label}: {n or 'not told'}" for label, n in sorted(counts.items()))
         gaps = [f"{name} {c.get('missing', 'few')}" for name, c in told["columns"].items() if c.get("missing") != 0]
         table.add_row(site, str(told["rows"]), labels, ", ".join(gaps[:6]) + (" ..." if len(gaps) > 6 else ""))
     console.print(table)

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from manyheads.cli.output import Plain
 from manyheads.cli.stops import check as check_stop
+from manyheads.core.errors import UserError
 from manyheads.core.plain import to_json
 from manyheads.federate.study import StudyFolder
 
@@ -51,13 +52,17 @@ def server(
     with serving(folder, host, console.print) as child:
         made = folder.read()
         console.print(f"the server of {made.name} is at {made.address}; Ctrl-C ends it")
-        flower, known = Flower(folder, made), set(made.sites)
+        flower, doubt = Flower(folder, made), ""
         while child.running:
             check_stop()
             time.sleep(LOOK)
-            if set(folder.read().sites) != known:
-                known = set(folder.read().sites)
+            try:
                 watch_keys(folder, flower, console.print)
+                doubt = ""
+            except UserError as error:  # as of a file that is being edited: the sites stay connected
+                if str(error) != doubt:
+                    console.print(f"warning: no keys are registered: {error}")
+                doubt = str(error)
         console.print(f"error: Flower's server has ended: {child.last_words()}; see {child.log}")
         raise typer.Exit(2)
 
@@ -81,9 +86,17 @@ def site(
     from manyheads.federate.serve import stay_connected
 
     console, own = Plain(stderr=True), Kit(kit)
-    approve(own, console.print, (lambda words: True) if yes else typer.confirm)
+    approve(own, console.print, (lambda words: True) if yes else _confirmed)
     console.print("Ctrl-C ends it; what happens is in " + str(own.audit))
     stay_connected(own, data, console.print, check_stop)
+
+
+def _confirmed(words: str) -> bool:
+    """The owner's answer; no, if there is nobody to ask."""
+    try:
+        return typer.confirm(words, err=True)
+    except typer.Abort:
+        return False
 
 
 def check(kit: KitPath, *, data: Data, as_json: AsJson = False) -> None:
@@ -129,7 +142,9 @@ def status(study: StudyPath, *, as_json: AsJson = False) -> None:
     console.print(table)
     job = facts["job"]
     if job:
-        console.print(f"{job['kind']}, {job['state']}: round {job['round']} of {job['rounds']}; {job['words']}")
+        rounds = f"round {job['round']} of {job['rounds']}" if job["kind"] == "run" else ""
+        far = "; ".join(words for words in (rounds, job["words"]) if words)
+        console.print(f"{job['kind']}, {job['state']}" + (f": {far}" if far else ""))
         for site, why in job["late"].items():
             console.print(f"  {site}: {why}")
 

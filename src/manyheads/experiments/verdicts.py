@@ -83,7 +83,7 @@ def recommend(evidence: Evidence) -> Recommendation:
     if evidence.rising:
         text = (
             f"Training was too short to answer: the validation score of {', '.join(evidence.rising)} still rose in the "
-            f"last rounds. Compare again with more: --rounds. So far {best}, which validation samples favour, differs "
+            f"last rounds. Compare again with more rounds. So far {best}, which validation samples favour, differs "
             f"from the best that the sites can do alone{evidence.alone} by {about}."
         )
         return Recommendation(None, best, "too short", (), text, gain, evidence.chosen, evidence.rising)

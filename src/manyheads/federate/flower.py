@@ -16,7 +16,7 @@ from typing import Any
 
 import tomli_w
 
-from manyheads.core.errors import UserError, first_line
+from manyheads.core.errors import UserError
 from manyheads.core.files import write_text
 from manyheads.federate.study import Study, StudyFolder
 
@@ -100,13 +100,18 @@ class Flower:
             raise UserError(f"Flower's {words[0]!r} does not answer", fix="is the server there?") from None
         found = _json_in(done.stdout)
         if done.returncode or found is None or found.get("success") is False:
-            words_of_it = (found or {}).get("error-message") or done.stderr.strip() or done.stdout.strip()
-            raise UserError(f"Flower: {first_line(Exception(words_of_it))}", where=" ".join(words[:2]))
+            said = str((found or {}).get("error-message") or done.stderr or done.stdout).split("\n")
+            last = next((line.strip() for line in reversed(said) if line.strip()), "no reason is given")
+            raise UserError(f"Flower: {last}", where=" ".join(words[:2]))
         return found
 
     def register(self, site: str, key: Path) -> int:
         """Make a site's public key known to the server; gives the number by which the server knows the site."""
         return int(self.call("supernode", "register", str(key), CONNECTION, "--name", site)["node-id"])
+
+    def unregister(self, node: int) -> None:
+        """Make the server forget a site's key; an error if it never knew it."""
+        self.call("supernode", "unregister", str(node), CONNECTION)
 
     def nodes(self) -> list[dict[str, Any]]:
         """What the server knows of its sites."""

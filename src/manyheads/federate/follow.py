@@ -9,7 +9,7 @@ from typing import Any
 
 from manyheads.core.errors import UserError
 from manyheads.federate.flower import Flower, need_flower
-from manyheads.federate.jobs import Job, Kind, Order, new_job
+from manyheads.federate.jobs import Job, Kind, Order, new_job, progress_words
 from manyheads.federate.processes import listening
 from manyheads.federate.serve import address_of
 from manyheads.federate.study import StudyFolder
@@ -62,10 +62,12 @@ def _wait(job: Job, flower: Flower, number: int, say: Callable[[str], None]) -> 
 def _words(event: dict[str, Any]) -> str:
     if event["event"] == "say":
         return str(event["words"])
+    if event["event"] == "progress":
+        return progress_words(event)
     if event["event"] != "round":
         return ""
-    dropped = "".join(f"; without client {client}: {why}" for client, why in event["dropped"].items())
-    return f"round {event['round']}, {event['clients']} sites{dropped}"
+    missing = "".join(f"; without {site}: {why}" for site, why in event["missing"].items())
+    return f"round {event['round']}, {event['sites']} sites{missing}"
 
 
 def _ended(flower: Flower, number: int) -> str:

@@ -20,7 +20,7 @@ from manyheads.federate.audit import Audit
 from manyheads.federate.link import Carrier, Link
 from manyheads.federate.study import StudyFolder
 
-__all__ = ["Job", "Order", "conducted", "new_job", "read_nodes", "write_nodes"]
+__all__ = ["Job", "Order", "conducted", "new_job", "progress_words", "read_nodes", "write_nodes"]
 
 Kind = Literal["describe", "run", "compare"]
 NODES = "nodes.json"
@@ -71,6 +71,11 @@ class Job:
             return
         for line in text.split("\n")[:-1][after:]:
             yield json.loads(line)
+
+
+def progress_words(event: Mapping[str, Any]) -> str:
+    """How far a comparison is."""
+    return f"{event['rounds']} rounds are done, of all trainings together"
 
 
 def new_job(folder: StudyFolder, order: Order) -> Job:
@@ -148,12 +153,12 @@ def _describe(job: Job, order: Order, link_of: Callable[[str], Link]) -> dict[st
 
 def _run(job: Job, order: Order, link_of: Callable[[str], Link]) -> dict[str, Any]:
     from manyheads.core.round_end import RoundEnd
-    from manyheads.federate.conduct import train
+    from manyheads.federate.conduct import BEGINNING, train
 
     def on_round(end: RoundEnd) -> None:
-        record = end.record
-        dropped = {each["client"]: each["why"] for each in record["dropped"]}
-        job.tell("round", round=record["round"], clients=record["clients"], dropped=dropped)
+        record, sites = end.record, read_json(Path(order.out) / BEGINNING)["sites"]
+        missing = {sites[each["client"]]: each["why"] for each in record["dropped"]}
+        job.tell("round", round=record["round"], sites=record["clients"] - len(missing), missing=missing)
 
     run = train(link_of, Path(order.out), order.resume, on_round)
     return {

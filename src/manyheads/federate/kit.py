@@ -167,6 +167,8 @@ def approve(kit: Kit, say: Callable[[str], None], agrees: Callable[[str], bool])
     say(f"the server of {kit.read().study} may run one program here, of SHA-256 {wanted};")
     say("it brings no code of its own, and calls the manyheads that is installed on this machine")
     if not agrees("approve it?"):
-        raise UserError("the program was not approved", fix="ask the coordinator what it is")
+        raise UserError(
+            "the program was not approved", fix="answer y, or say --yes; the coordinator can tell what it is"
+        )
     write_text(file, wanted + "\n")
     kit.audit_log.write("approved", sha256=wanted)

@@ -102,10 +102,12 @@ class Link:
             facts = message.facts | self._expected(action, site, exchange) | {"study": as_dict(self.study)}
             data[site] = Message(facts, message.tensors).to_bytes()
             self.audit.message("sent", data[site], site=site, action=action, run=self.run)
+        asked = time.monotonic()
         replies = self.carrier.exchange(data, self.study.rules.deadline)
+        waited = time.monotonic() - asked
         good, missing = {}, {}
         for site in messages:
-            reply = replies.get(site, f"no answer within {self.study.rules.deadline:g} s")
+            reply = replies.get(site, f"no answer within {waited:.0f} s")
             found = reply if isinstance(reply, str) else self._checked(reply, site, action, exchange)
             if isinstance(found, str):
                 missing[site] = found

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from manyheads.core.errors import UserError
-from manyheads.core.files import locked
+from manyheads.core.files import locked, write_text
 from manyheads.federate.flower import (
     Flower,
     environment,
@@ -64,14 +64,21 @@ def server(folder: StudyFolder, host: str, say: Say) -> Iterator[Child]:
 
 
 def watch_keys(folder: StudyFolder, flower: Flower, say: Say) -> None:
-    """Register the sites whose keys are new."""
+    """Register the sites whose keys are new; a site's new key takes the place of its old one."""
     nodes = read_nodes(folder)
     for site in folder.read().sites:
-        key = folder.keys / f"{site}.pub"
-        if site not in nodes and key.is_file():
-            nodes[site] = flower.register(site, key)
-            write_nodes(folder, nodes)
-            say(f"{site} is registered")
+        key, registered = folder.keys / f"{site}.pub", folder.server / "keys" / f"{site}.pub"
+        text = key.read_text() if key.is_file() else ""
+        if not text or (site in nodes and registered.is_file() and registered.read_text() == text):
+            continue
+        before = nodes.get(site)
+        nodes[site] = flower.register(site, key)
+        write_nodes(folder, nodes)
+        registered.parent.mkdir(exist_ok=True)
+        write_text(registered, text)
+        if before is not None:
+            flower.unregister(before)
+        say(f"{site} is registered")
 
 
 def stay_connected(kit: Kit, data: Path, say: Say, check: Callable[[], None]) -> None:

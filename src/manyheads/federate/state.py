@@ -7,7 +7,7 @@ from typing import Any
 
 from manyheads.core.errors import UserError
 from manyheads.federate.flower import Flower, need_flower
-from manyheads.federate.jobs import Job, read_nodes
+from manyheads.federate.jobs import Job, progress_words, read_nodes
 from manyheads.federate.processes import listening
 from manyheads.federate.serve import address_of
 from manyheads.federate.study import StudyFolder
@@ -68,12 +68,12 @@ def _job(folder: StudyFolder, rounds: int) -> dict[str, Any] | None:
         "rounds": rounds,
     }
     facts |= {"words": "", "late": {}}
-    sites = folder.read().sites
     for event in job.events():
         kind = event["event"]
         if kind == "round":
-            late = {sites[int(client)]: why for client, why in event["dropped"].items() if int(client) < len(sites)}
-            facts |= {"round": event["round"], "late": late}
+            facts |= {"round": event["round"], "late": event["missing"]}
+        elif kind == "progress":
+            facts["words"] = progress_words(event)
         elif kind == "say":
             facts["words"] = event["words"]
         else:
