@@ -163,3 +163,13 @@ def test_after_the_quorum_is_lost_resume_ends_with_the_same_numbers(tmp_path):
     run = train(linked(made, restarted, tmp_path), tmp_path / "run", resume=True)
     assert run.rounds == 4
     assert run.checksum == whole.checksum
+
+
+def test_a_finished_run_is_gone_on_with_for_more_rounds(tmp_path):
+    data = tables(tmp_path / "data")
+    few, more = (study(training=Training(rounds=rounds, seed=1)) for rounds in (2, 4))
+    train(linked(few, Here(agents(data, tmp_path / "a")), tmp_path), tmp_path / "run")
+    run = train(linked(more, Here(agents(data, tmp_path / "a")), tmp_path), tmp_path / "run", resume=True)
+    whole = train(linked(more, Here(agents(data, tmp_path / "b")), tmp_path), tmp_path / "whole")
+    assert run.rounds == 4
+    assert run.checksum == whole.checksum

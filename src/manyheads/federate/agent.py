@@ -226,9 +226,10 @@ class _Client:
 
     @property
     def states(self) -> SiteStates:
-        owner = f"{self.study.identity}/{self.agent.site}/{self.run}/{self.trial.key}"
+        key = self.trial.states_key
+        owner = f"{self.study.identity}/{self.agent.site}/{self.run}/{key}"
         initial = self.trial.training.client_state(self.trial.algorithm, self.bench.model.params)
-        return SiteStates(self.agent.folder / "states" / self.run / self.trial.key, owner, initial)
+        return SiteStates(self.agent.folder / "states" / self.run / key, owner, initial)
 
     @property
     def members(self) -> Members:

@@ -47,6 +47,12 @@ class Trial:
     def key(self) -> str:
         return fingerprint_of(self.facts)
 
+    @cached_property
+    def states_key(self) -> str:
+        """Identifies the states that a site keeps: they are found again by a run that is gone on with for more rounds."""
+        kept = {name: value for name, value in self.facts["training"].items() if name != "rounds"}
+        return fingerprint_of(self.facts | {"training": kept})
+
     @classmethod
     def of(cls, facts: Table, own_code: Sequence[str] = ()) -> Trial:
         """Read what was sent; classes other than manyheads' own only if their import paths are allowed."""
