@@ -36,7 +36,7 @@ def server(
     """Run the server of a study until Ctrl-C. It listens on this machine alone unless --host says otherwise.
 
     Sites need the certificate of their kit, and a key that the study knows. Flower's open build lets anybody who can reach
-    the port and has the certificate submit jobs: put an authenticating proxy, or a private network, in front of it.
+    the port submit jobs: put a proxy that passes only /v1/fleet/, or a private network, in front of it.
 
     Examples:
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import tomli_w
 
-from manyheads.core.errors import UserError
+from manyheads.core.errors import UserError, first_line
 from manyheads.core.files import write_text
 from manyheads.federate.study import Study, StudyFolder
 
@@ -100,9 +100,9 @@ class Flower:
             raise UserError(f"Flower's {words[0]!r} does not answer", fix="is the server there?") from None
         found = _json_in(done.stdout)
         if done.returncode or found is None or found.get("success") is False:
-            said = str((found or {}).get("error-message") or done.stderr or done.stdout).split("\n")
-            last = next((line.strip() for line in reversed(said) if line.strip()), "no reason is given")
-            raise UserError(f"Flower: {last}", where=" ".join(words[:2]))
+            said = str((found or {}).get("error-message") or done.stderr or done.stdout).strip()
+            reason = said.split("\n\n")[-1]  # what comes before tells what was tried
+            raise UserError(f"Flower: {first_line(Exception(reason))}", where=" ".join(words[:2]))
         return found
 
     def register(self, site: str, key: Path) -> int:

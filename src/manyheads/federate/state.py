@@ -39,7 +39,7 @@ def state_of_study(folder: StudyFolder) -> dict[str, Any]:
             {"site": site, "status": status.get(site, "not connected"), "last_seen": seen.get(site)}
             for site in study.sites
         ],
-        "job": _job(folder, study.training.rounds),
+        "job": _job(folder, study.training.rounds, there),
     }
 
 
@@ -55,7 +55,7 @@ def _last_seen(folder: StudyFolder) -> dict[str, str]:
     return found
 
 
-def _job(folder: StudyFolder, rounds: int) -> dict[str, Any] | None:
+def _job(folder: StudyFolder, rounds: int, server: bool) -> dict[str, Any] | None:
     orders = sorted((folder.server / "jobs").glob("*.json"))
     if not orders:
         return None
@@ -79,4 +79,6 @@ def _job(folder: StudyFolder, rounds: int) -> dict[str, Any] | None:
         else:
             facts["state"] = {"begun": "running"}.get(kind, kind)
             facts["words"] = event.get("error", facts["words"])
+    if facts["state"] in ("waiting", "running") and not server:  # it ends with its server, too fast to say so
+        facts |= {"state": "interrupted", "words": "--resume goes on" if facts["kind"] != "describe" else ""}
     return facts
