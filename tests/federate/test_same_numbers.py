@@ -127,8 +127,8 @@ def test_what_too_few_samples_say_is_not_told(tmp_path):
     assert [gain.name for gain in found.methods["fedavg"].gains] == ["birch", "cedar"]
 
 
-def test_a_comparison_of_sites_that_tell_nothing_says_why(tmp_path):
+def test_a_comparison_with_parts_that_are_too_small_says_so(tmp_path):
     few = replace(COMPARED, methods=("local", "fedavg"), seeds=1, rates=(0.1,), local_rounds=2)
     carrier = Here(agents(tables(tmp_path / "data"), tmp_path, Policy(min_count=20)))
-    with pytest.raises(UserError, match="no site tells how good models are"):
+    with pytest.raises(UserError, match="would be smaller than its min_count"):
         compare(linked(study(compare=few), carrier, tmp_path), tmp_path / "compare")

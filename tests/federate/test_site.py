@@ -21,6 +21,7 @@ from manyheads.federate.serve import watch_keys
 from manyheads.federate.study import StudyFolder
 from manyheads.federate.table import Division, SiteTable
 from manyheads.federate.told import read_statistics, written_statistics
+from manyheads.federate.trial import Trial
 from manyheads.federate.wire import PROTOCOL, Message, prefixed, state_of, taken
 from manyheads.run.training import Training
 
@@ -92,7 +93,7 @@ def test_other_units_and_lonely_labels_are_doubts(tmp_path):
 @pytest.mark.parametrize(
     ("policy", "action", "why"),
     [
-        (Policy(actions=("hello", "describe")), "statistics", "does not allow it"),
+        (Policy(actions=("describe",)), "statistics", "does not allow it"),
         (Policy(min_rows=1000), "describe", "fewer rows than its policy asks for"),
     ],
 )
@@ -286,3 +287,66 @@ def test_a_new_key_takes_the_place_of_the_old_one(tmp_path):
     assert flower.known == {2: "new"}
     assert read_nodes(folder) == {"ash": 2}
     assert said == ["ash is registered"] * 2
+
+
+def test_no_cell_of_a_table_leaves_in_words(tmp_path):
+    data = tables(tmp_path / "data")
+    (data / "ash.csv").write_text((data / "ash.csv").read_text() + "Smith,1,1,u,yes\n")
+    agent = agents(data, tmp_path)["ash"]
+    told = agent.answer(asked(study(), "ash"))
+    assert told.facts["table"]["problems"] == ["an error in column 'p'"]
+    assert b"Smith" not in told.to_bytes()
+    carrier = Here(agents(data, tmp_path))
+    said: list[str] = []
+    train(linked(study(), carrier, tmp_path, said), tmp_path / "run")
+    assert any("ash does not take part: its table cannot be used in column 'p'" in words for words in said)
+    assert not any("Smith" in words for words in said)
+
+
+def test_evidence_of_few_rows_is_not_told(tmp_path):
+    data = tables(tmp_path / "data")
+    head, *rows = (data / "ash.csv").read_text().splitlines()
+    empty = [",".join(["", *row.split(",")[1:]]) for row in rows[3:]]  # three values of p are left
+    (data / "ash.csv").write_text("\n".join([head, *rows[:3], *empty]) + "\n")
+    told = agents(data, tmp_path, Policy(min_count=5))["ash"].answer(asked(study(), "ash")).facts["table"]
+    assert told["columns"]["p"]["evidence"]["numbers"] == 0
+    assert "missing" not in told["columns"]["p"]  # rows without it would tell how many have it
+    assert "mean" not in told["columns"]["p"]
+
+
+def test_a_division_that_would_tell_of_few_rows_is_refused(tmp_path):
+    data = tables(tmp_path / "data")
+    told, _ = described(linked(study(), Here(agents(data, tmp_path)), tmp_path)(new_run()))
+    agreement = as_dict(agreed_by(study().reading(""), told))
+    agent = agents(data, tmp_path, Policy(min_count=5))["ash"]
+    division = as_dict(Division(seed=1, validation=0.2, folds=15))
+    with pytest.raises(UserError, match="would be smaller than its min_count"):
+        agent.answer(asked(study(), "ash", "statistics", sites=list(SITES), agreement=agreement, division=division))
+
+
+def test_a_class_of_the_sites_own_choice_may_be_named(tmp_path, monkeypatch):
+    lines = [
+        "from typing import ClassVar",
+        "from manyheads import FedAvg",
+        "from manyheads.core.settings import settings",
+        "@settings",
+        "class Mine(FedAvg):",
+        "    name: ClassVar[str] = 'mine-at-sites'",
+    ]
+    (tmp_path / "mine_at_sites.py").write_text("\n".join(lines) + "\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    data = tables(tmp_path / "data")
+    made = study(algorithm={"name": "mine_at_sites:Mine"})
+    with pytest.raises(UserError, match="not manyheads' own"):
+        Trial.of({"algorithm": {"name": "not-known"}, "model": {"name": "mlp"}, "training": {}, "part": 0})
+    policy = Policy(min_count=1, own_code=("mine_at_sites:Mine",))
+    run = train(linked(made, Here(agents(data, tmp_path, policy)), tmp_path), tmp_path / "run")
+    assert run.algorithm.name == "mine-at-sites"
+
+
+def test_a_job_is_no_path(tmp_path):
+    from manyheads.federate.jobs import Job
+    from manyheads.federate.study import StudyFolder
+
+    with pytest.raises(UserError, match="not a job"):
+        Job(StudyFolder(tmp_path), "../../etc")

@@ -13,7 +13,6 @@ import torch
 from manyheads.core.contract import Round
 from manyheads.core.errors import UserError
 from manyheads.core.files import sha256, write_text
-from manyheads.core.machine import machine_facts
 from manyheads.core.optim import FineTune
 from manyheads.core.settings import as_dict, build
 from manyheads.core.tasks import task_named
@@ -27,7 +26,7 @@ from manyheads.federate.agreement import Agreement
 from manyheads.federate.rules import Policy
 from manyheads.federate.states import SiteStates
 from manyheads.federate.study import Study
-from manyheads.federate.table import Division, SiteTable
+from manyheads.federate.table import Division, SiteTable, TableError
 from manyheads.federate.told import written_statistics
 from manyheads.federate.trial import Trial
 from manyheads.federate.wire import PROTOCOL, Message, prefixed, state_of, taken
@@ -61,7 +60,6 @@ class Agent:
         if facts.get("site") != self.site:
             raise UserError(f"this is {self.site}", given=facts.get("site"))
         done: dict[str, Callable[[Study, Message], Message]] = {
-            "hello": self._hello,
             "describe": self._describe,
             "statistics": self._statistics,
             "work": self._work,
@@ -70,20 +68,17 @@ class Agent:
             "tell": self._tell,
             "conclude": self._conclude,
         }
-        with one_thread():
-            reply = done[action](study, message)
+        try:
+            with one_thread():
+                reply = done[action](study, message)
+        except TableError as error:
+            raise UserError(error.told) from error
         same = {name: facts.get(name) for name in ("protocol", "action", "site", "run", "exchange")}
         return Message({**same, **reply.facts}, reply.tensors)
 
     def _table(self, study: Study, facts: Facts | None = None) -> SiteTable:
         number = list(facts["sites"]).index(self.site) if facts else 0
         return SiteTable(study, self.site, self.data, self.policy, number)
-
-    def _hello(self, study: Study, message: Message) -> Message:
-        """Versions, and whether the table can be used at all."""
-        told = self._table(study).told()
-        self._require_rows(told.rows)
-        return Message({"machine": machine_facts(), "rows": told.rows})
 
     def _describe(self, study: Study, message: Message) -> Message:
         told = self._table(study).told()
@@ -102,6 +97,14 @@ class Agent:
         """Of the training rows of each division; and the sizes of its parts."""
         agreement, division = _agreed(message.facts)
         made = self._table(study, message.facts).divided(agreement, division)
+        for federation in made.federations:
+            for part in (federation.test, federation.validation):
+                if part is not None and 0 < part.sizes[0] < self.policy.min_count:  # two divisions would tell of so few
+                    raise UserError(
+                        f"a part of the rows of {self.site} would be smaller than its min_count",
+                        given=int(part.sizes[0]),
+                        fix="fewer folds, or a larger validation part",
+                    )
         self._mark(message.facts["run"])
         return Message(
             {
@@ -183,7 +186,7 @@ class Agent:
 
         facts = message.facts
         federations = self._federations(study, facts)
-        site = AtSite(federations, _agreed(facts)[1], self._run_folder(facts), self.policy.min_count)
+        site = AtSite(federations, _agreed(facts)[1], self._run_folder(facts), self.policy)
         outputs: dict[str, list[list[np.ndarray]]] = {}
         for number, asked in enumerate(facts["finals"]):
             trial = Trial.of(facts["trials"][asked["trial"]], self.policy.own_code)

@@ -17,6 +17,7 @@ from manyheads.experiments.alone import outputs_alone
 from manyheads.experiments.folds import Fold
 from manyheads.experiments.outcomes import out_of_fold, predictions_of
 from manyheads.experiments.told import MethodTold, Told, tell, tell_validation
+from manyheads.federate.rules import Policy
 from manyheads.federate.table import Division
 from manyheads.metrics import METRICS
 
@@ -30,8 +31,7 @@ class AtSite:
     federations: Sequence[Federation]
     division: Division
     folder: Path
-    least: int = 1
-    """no moments of fewer samples are told"""
+    policy: Policy = Policy()
 
     @property
     def folds(self) -> list[Fold]:
@@ -66,7 +66,9 @@ class AtSite:
         """Without moments in which a stratum (such as a class in a fold) has too few samples."""
 
         def enough(method: MethodTold) -> MethodTold:
-            few = any(m is not None and min(m.counts) < self.least for m in (method.score, method.gain))
+            counts = [m.counts for m in (method.score, method.gain) if m is not None]
+            few = any(min(own) < self.policy.min_count for own in counts)
+            few |= not self.policy.label_counts and any(len(own) > 1 for own in counts)  # strata are classes
             return replace(method, score=None, gain=None) if few else method
 
         chosen = enough(told.chosen) if told.chosen else None

@@ -255,4 +255,4 @@ def _finish(link: Link, kept: Beginning, trial: Trial, loop: Loop) -> None:
 
 def built(known: Any, table: Mapping[str, Any], where: str) -> Any:
     values = dict(table)
-    return build(known.find(str(values.pop("name")), where), values, where=where)
+    return build(known.imported(str(values.pop("name")), where), values, where=where)

@@ -46,7 +46,7 @@ def answer(message: Message, context: Context) -> Message:
         reply = agent.answer(told).to_bytes()
     except UserError as error:
         reply = Told({"error": str(error)}).to_bytes()
-        audit.write("refused", why=str(error), **facts)
+        audit.write("refused", why=str(error.__cause__ or error), told=str(error), **facts)
     except Exception as error:
         reply = Told({"error": f"{type(error).__name__}: {first_line(error)}"}).to_bytes()
         audit.write("failed", why=f"{type(error).__name__}: {error}", **facts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -44,6 +45,10 @@ class Job:
 
     folder: StudyFolder
     name: str
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[0-9A-Za-z-]+", self.name):  # it comes from whoever submits it, and is part of a path
+            raise UserError("not a job", given=self.name)
 
     @property
     def order_file(self) -> Path:

@@ -10,9 +10,9 @@ from manyheads.core.settings import settings
 
 __all__ = ["ACTIONS", "Action", "Policy", "Rules"]
 
-Action = Literal["hello", "describe", "statistics", "work", "finish", "validate", "tell", "conclude"]
-ACTIONS: tuple[Action, ...] = ("hello", "describe", "statistics", "work", "finish", "validate", "tell", "conclude")
-"""what a site may be asked to do: tell its versions, describe its table, give statistics of training rows, train and
+Action = Literal["describe", "statistics", "work", "finish", "validate", "tell", "conclude"]
+ACTIONS: tuple[Action, ...] = ("describe", "statistics", "work", "finish", "validate", "tell", "conclude")
+"""what a site may be asked to do: describe its table, give statistics of training rows, train and
 evaluate, keep its final model; of a comparison, score models on validation samples and on test samples, keep its page"""
 
 

@@ -10,8 +10,10 @@ import numpy as np
 
 from manyheads.core.errors import UserError
 from manyheads.core.settings import settings
+from manyheads.core.words import quoted
 from manyheads.data import Federation
 from manyheads.data.sites.columns import Columns, Statistics
+from manyheads.data.sites.problems import Problem
 from manyheads.data.sites.raw import RawTables
 from manyheads.data.sites.reading import read_one
 from manyheads.data.sites.survey import Survey, surveyed
@@ -20,7 +22,16 @@ from manyheads.federate.rules import Policy
 from manyheads.federate.study import Study
 from manyheads.federate.told import TableTold, told_of
 
-__all__ = ["Divided", "Division", "SiteTable"]
+__all__ = ["Divided", "Division", "SiteTable", "TableError"]
+
+
+class TableError(UserError):
+    """A site's table cannot be used. The message is for the site; others are told the column alone."""
+
+    def __init__(self, message: str, column: str | None = None, fix: str | None = None) -> None:
+        super().__init__(message, fix=fix)
+        where = f" in column {quoted(column)}" if column else ""
+        self.told = f"its table cannot be used{where}; manyheads federate check at the site says why"
 
 
 @settings
@@ -94,12 +105,17 @@ class SiteTable:
         """What the site tells about its table."""
         reading = self.study.reading(str(self.path))
         sites, label, problems = read_one(reading, self.site)
-        wrong = [p for p in problems if p.severity == "error"]
-        if wrong or not sites:
-            raise UserError(str(wrong[0]) if wrong else f"{self.path} holds no table")
-        survey = surveyed(reading, sites, label, list(problems))
-        own = [f"{p.message}; {p.fix}" for p in survey.problems if p.severity == "error"]
+        _refuse(problems)
+        if not sites:
+            raise TableError(f"{self.path} holds no table")
+        own = [f"an error in column {quoted(p.column)}" if p.column else "an error" for p in self.errors()]
         return told_of(reading, sites[0], label, own, self.policy.min_count, self.policy.label_counts)
+
+    def errors(self) -> list[Problem]:
+        """What is wrong with the table, looked at alone; for the site itself."""
+        reading = self.study.reading(str(self.path))
+        sites, label, problems = read_one(reading, self.site)
+        return surveyed(reading, sites, label, list(problems)).errors
 
     def survey(self, agreement: Agreement) -> Survey:
         """The clean table by what all sites agreed on; an error if it does not fit."""
@@ -109,20 +125,16 @@ class SiteTable:
             names = [*agreement.kinds, *reading.roles]
             lacks = [name for name in names if name not in sites[0].columns]
             if lacks or label != agreement.label:
-                raise UserError(f"{self.path} lacks the columns {', '.join(lacks) or agreement.label}")
+                raise TableError(f"{self.path} lacks the columns {', '.join(lacks) or agreement.label}")
             order = {**dict.fromkeys(names), label: None}
             sites = [replace(sites[0], columns={name: sites[0].columns[name] for name in order})]
         survey = surveyed(reading, sites, label, list(problems), agreement.agreed)
-        if survey.errors:
-            raise UserError(str(survey.errors[0]))
+        _refuse(survey.problems)
         known = set(agreement.labels)
         strange = [y for y in dict.fromkeys(survey.sites[0].columns[label].tolist()) if y not in known] if known else []
         if strange:
-            raise UserError(
-                f"{self.path}: a label that the study does not know: {strange[0]!r}",
-                allowed=", ".join(agreement.labels),
-                fix="it is rarer than min_count everywhere: leave these rows out",
-            )
+            fix = f"the study has {quoted(*agreement.labels)}; it is rarer than min_count everywhere: leave these rows out"
+            raise TableError(f"{self.path}: a label that the study does not know: {strange[0]!r}", label, fix)
         return survey
 
     def divided(self, agreement: Agreement, division: Division, columns: Sequence[Columns] | None = None) -> Divided:
@@ -133,3 +145,9 @@ class SiteTable:
         whole = reading.divided(tables, self.study.name, division.seed, self.number)
         made = division.of(whole)
         return Divided(made, tables.told, [tables.place(each) for each in made])
+
+
+def _refuse(problems: Sequence[Problem]) -> None:
+    for problem in problems:
+        if problem.severity == "error":
+            raise TableError(str(problem), problem.column)

@@ -77,7 +77,7 @@ def told_of(
 def _column(values: np.ndarray, category: bool, least: int) -> ColumnTold:
     numbers, _ = as_numbers(values)
     missing = int(is_missing(as_text(values)).sum())
-    evidence, moments = Evidence.of(values), Moments.of(numbers[:, None]).of_at_least(least)
+    evidence, moments = _of_enough(Evidence.of(values), least), Moments.of(numbers[:, None]).of_at_least(least)
     few: dict[str, int] = {}
     often: list[str] = []
     if category or evidence.texts > evidence.numbers:
@@ -86,7 +86,7 @@ def _column(values: np.ndarray, category: bool, least: int) -> ColumnTold:
     known = int(moments.count[0])
     return ColumnTold(
         evidence=evidence,
-        missing=_count(missing, least),
+        missing=_count(missing, least) if _count(len(values) - missing, least) is not None else None,
         count=known,
         mean=float(moments.mean[0]) if known else None,
         deviation=float(moments.deviation[0]) if known else None,
@@ -94,6 +94,14 @@ def _column(values: np.ndarray, category: bool, least: int) -> ColumnTold:
         rare=len(few),
         order=(date_order([v for v in values.tolist() if isinstance(v, str)]) or "") if evidence.dates else "",
     )
+
+
+def _of_enough(told: Evidence, least: int) -> Evidence:
+    """The same, as if what fewer than ``least`` rows have were not there."""
+    numbers, texts, dates, others = (
+        n if n >= least else 0 for n in (told.numbers, told.texts, told.dates, told.others)
+    )
+    return Evidence(numbers, texts, dates, told.words if texts else (), others, told.zero_or_one or not numbers)
 
 
 def _label(values: np.ndarray, least: int, counted: bool) -> LabelTold:

@@ -55,10 +55,12 @@ class Trial:
 
     @classmethod
     def of(cls, facts: Table, own_code: Sequence[str] = ()) -> Trial:
-        """Read what was sent; classes other than manyheads' own only if their import paths are allowed."""
+        """Read what was sent; ``own_code`` are import paths of classes besides manyheads' own that may be named."""
+        for path in own_code:
+            _imported(path)
         return cls(
-            _named(ALGORITHMS, facts["algorithm"], "algorithm", own_code),
-            _named(MODELS, facts["model"], "model", own_code),
+            _named(ALGORITHMS, facts["algorithm"], "algorithm"),
+            _named(MODELS, facts["model"], "model"),
             build(Training, facts["training"], where="training"),
             int(facts["part"]),
         )
@@ -78,13 +80,21 @@ class Trial:
         )
 
 
-def _named(known: Registry[type[Any]], table: Table, where: str, own_code: Sequence[str]) -> Any:
+def _imported(path: str) -> None:
+    """Make a class of the site's own choice known by its name: an algorithm or a model."""
+    try:
+        ALGORITHMS.imported(path, where="own_code")
+    except UserError:
+        MODELS.imported(path, where="own_code")
+
+
+def _named(known: Registry[type[Any]], table: Table, where: str) -> Any:
     values = dict(table)
     name = str(values.pop("name"))
-    if name not in known and name not in own_code:
+    if name not in known:
         raise UserError(
             f"the study names a class that is not manyheads' own: {name}",
             where=where,
-            fix=f"if it is to be trusted, add it to own_code in site.toml: own_code = [{name!r}]",
+            fix="if it is to be trusted, name it in site.toml: own_code = ['package.module:Class']",
         )
     return build(known.find(name, where), values, where=where)

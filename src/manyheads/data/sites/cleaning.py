@@ -85,7 +85,8 @@ class LabelEvidence:
         known = values[np.isfinite(values)]
         distinct, counts = np.unique(known, return_counts=True)
         told = distinct[counts >= least][: FEW_LABELS + 1]
-        return cls(1, len(known), int(wrong.sum()), bool((known != np.round(known)).any()), tuple(told.tolist()))
+        numbers, texts = (n if n >= least else 0 for n in (len(known), int(wrong.sum())))
+        return cls(1, numbers, texts, bool((known != np.round(known)).any()), tuple(told.tolist()))
 
 
 def task_told(reading: Reading, sites: Sequence[LabelEvidence]) -> str:
