@@ -21,7 +21,7 @@ from manyheads.run import Evaluate, load
 from manyheads.run.training import Training
 
 PAIR = ("ash", "birch")
-PATIENT = Rules(gather=120, wait=120, deadline=240)
+PATIENT = Rules(gather=300, wait=300, deadline=300)
 
 
 def test_a_federation_of_processes_gets_the_simulators_numbers(tmp_path):

@@ -27,7 +27,7 @@ from manyheads.run import Evaluate, load
 
 pytestmark = pytest.mark.skipif(not os.environ.get("MANYHEADS_FEDERATION"), reason="make test-federation runs it")
 PAIR = ("ash", "birch")
-PATIENT = Rules(gather=120, wait=240, deadline=240)
+PATIENT = Rules(gather=300, wait=300, deadline=300)
 END = Evaluate(every=100)
 
 
