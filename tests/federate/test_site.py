@@ -350,3 +350,11 @@ def test_a_job_is_no_path(tmp_path):
 
     with pytest.raises(UserError, match="not a job"):
         Job(StudyFolder(tmp_path), "../../etc")
+
+
+def test_a_run_is_no_path(tmp_path):
+    agent = agents(tables(tmp_path / "data"), tmp_path)["ash"]
+    message = asked(study(), "ash")
+    message.facts["run"] = "../../other"
+    with pytest.raises(UserError, match="not a run"):
+        agent.answer(message)

@@ -68,14 +68,19 @@ class Trained:
 
 def train_chunk(bench: Workbench, common: Broadcast, chunk: Chunk) -> Trained:
     """Train a chunk of clients, and do the server's check of their replies."""
-    download, kept = bench.on_device(common.download | chunk.own), bench.on_device(chunk.kept)
-    data = bench.training_data(bench.federation, chunk.members.rows)
+    data, download, kept = _inputs(bench, common, chunk)
     if bench.algorithm.pooled and bench.mode != "loop" and not bench.model.mixes and not data.task.joint:
         pooled = _pooled(bench, common, chunk.members, data, download, kept)
         if pooled is not None:
             return pooled
     done = _rounded(bench, common, chunk.members, data, download, kept)
     return checked(done, common.expected, bench.keep.each)
+
+
+def _inputs(bench: Workbench, common: Broadcast, chunk: Chunk) -> tuple[ClientData, State, State]:
+    """A chunk's training samples, what was downloaded, and what its clients keep, on the device."""
+    data = bench.training_data(bench.federation, chunk.members.rows)
+    return data, bench.on_device(common.download | chunk.own), bench.on_device(chunk.kept)
 
 
 @dataclass(frozen=True)
@@ -90,9 +95,7 @@ class Done:
 
 def reply_of(bench: Workbench, common: Broadcast, chunk: Chunk) -> Done:
     """Train a chunk of clients where they are; the server is yet to check their replies."""
-    download, kept = bench.on_device(common.download | chunk.own), bench.on_device(chunk.kept)
-    data = bench.training_data(bench.federation, chunk.members.rows)
-    done = _rounded(bench, common, chunk.members, data, download, kept)
+    done = _rounded(bench, common, chunk.members, *_inputs(bench, common, chunk))
     reply = replace(done.reply, upload=done.reply.upload.map(_to_cpu))
     return replace(done, reply=reply, kept=done.kept.map(_to_cpu))
 

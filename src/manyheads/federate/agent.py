@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -36,6 +37,7 @@ __all__ = ["Agent"]
 
 Facts = dict[str, Any]
 TABLE = "table.sha256"
+RUN = re.compile(r"[0-9A-Za-z]{1,64}")
 
 
 @dataclass
@@ -59,6 +61,8 @@ class Agent:
         study = build(Study, facts["study"], where="study")
         if facts.get("site") != self.site:
             raise UserError(f"this is {self.site}", given=facts.get("site"))
+        if not RUN.fullmatch(str(facts.get("run"))):  # it names folders, which are written and replaced
+            raise UserError("not a run", given=facts.get("run"))
         done: dict[str, Callable[[Study, Message], Message]] = {
             "describe": self._describe,
             "statistics": self._statistics,
@@ -131,12 +135,12 @@ class Agent:
 
     def _mark(self, run: str) -> None:
         """Remember the table that a run begins with."""
-        folder = self.folder / "states" / run
+        folder = self.run_folder(run)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_text(folder / TABLE, sha256(self.data))
 
     def _require_unchanged(self, run: str) -> None:
-        file = self.folder / "states" / run / TABLE
+        file = self.run_folder(run) / TABLE
         if not file.is_file():
             raise UserError(f"{self.site} took no part in the beginning of this run", fix="it can in the next one")
         if file.read_text() != sha256(self.data):
@@ -177,7 +181,7 @@ class Agent:
         from manyheads.federate.compared import AtSite
 
         facts = message.facts
-        site = AtSite(self._federations(study, facts), _agreed(facts)[1], self._run_folder(facts))
+        site = AtSite(self._federations(study, facts), _agreed(facts)[1], self.run_folder(facts["run"]), self.policy)
         return Message({"validated": site.validated(facts["metric"], facts["baselines"])})
 
     def _tell(self, study: Study, message: Message) -> Message:
@@ -186,7 +190,7 @@ class Agent:
 
         facts = message.facts
         federations = self._federations(study, facts)
-        site = AtSite(federations, _agreed(facts)[1], self._run_folder(facts), self.policy)
+        site = AtSite(federations, _agreed(facts)[1], self.run_folder(facts["run"]), self.policy)
         outputs: dict[str, list[list[np.ndarray]]] = {}
         for number, asked in enumerate(facts["finals"]):
             trial = Trial.of(facts["trials"][asked["trial"]], self.policy.own_code)
@@ -204,8 +208,9 @@ class Agent:
         write_page(self.folder, self.site, message.facts)
         return Message({"kept": True})
 
-    def _run_folder(self, facts: Facts) -> Path:
-        return self.folder / "states" / str(facts["run"])
+    def run_folder(self, run: str) -> Path:
+        """What the site keeps while a run goes on."""
+        return self.folder / "states" / run
 
 
 @dataclass(frozen=True)
@@ -232,7 +237,7 @@ class _Client:
         key = self.trial.states_key
         owner = f"{self.study.identity}/{self.agent.site}/{self.run}/{key}"
         initial = self.trial.training.client_state(self.trial.algorithm, self.bench.model.params)
-        return SiteStates(self.agent.folder / "states" / self.run / key, owner, initial)
+        return SiteStates(self.agent.run_folder(self.run) / key, owner, initial)
 
     @property
     def members(self) -> Members:

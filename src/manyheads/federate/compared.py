@@ -31,7 +31,7 @@ class AtSite:
     federations: Sequence[Federation]
     division: Division
     folder: Path
-    policy: Policy = Policy()
+    policy: Policy
 
     @property
     def folds(self) -> list[Fold]:

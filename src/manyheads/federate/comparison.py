@@ -31,10 +31,12 @@ from manyheads.experiments.study import Study as Trials
 from manyheads.experiments.told import Told, ValidationTold
 from manyheads.experiments.trials import Trial as Wanted
 from manyheads.experiments.work import Crew, Finals, Progress, Say, Work
-from manyheads.federate.conduct import Beginning, beginning, built, described, made_of, new_run, write_beginning
+from manyheads.federate.conduct import Beginning, beginning, built, made_of, write_beginning
 from manyheads.federate.link import Link
 from manyheads.federate.lockstep import InStep, foreseen, in_lockstep
+from manyheads.federate.study import Study
 from manyheads.federate.table import Division
+from manyheads.federate.told import TableTold
 from manyheads.federate.trial import Trial
 from manyheads.federate.wire import Message, prefixed
 from manyheads.models import MODELS
@@ -74,11 +76,9 @@ def compare(
     link_of: Callable[[str], Link], out: Path, resume: bool = False, progress: Progress = lambda done, doing: None
 ) -> ComparisonResult:
     """Compare methods across the sites of a study; the folder and the result are like those of the simulator."""
-    study = link_of("").study
+    link, kept = beginning(link_of, out, resume, _division)
+    study = link.study
     comparison = replace(study.compare, pooled=False)
-    seed = study.training.seed
-    wanted = Division(seed=seed, validation=comparison.validation, folds=comparison.folds or _folds(link_of))
-    link, kept = beginning(link_of, out, resume, wanted)
     if not resume:
         fresh_folder(out)
     federations = kept.federations(link.study)
@@ -102,11 +102,11 @@ def compare(
         return run_comparison(plan, progress, link.say, describe, partial(_at_sites, link, kept, spec))
 
 
-def _folds(link_of: Callable[[str], Link]) -> int:
-    """The number of folds, by the sizes of the sites' tables."""
-    link = link_of(new_run())
-    told, _ = described(link)
-    return usual_folds(bool(link.study.reading("").split), np.array([each.rows for each in told.values()]))
+def _division(study: Study, told: Mapping[str, TableTold]) -> Division:
+    """The folds of the study's comparison; their number by the sizes of the sites' tables, unless it is given."""
+    rows = np.array([each.rows for each in told.values()])
+    folds = study.compare.folds or usual_folds(bool(study.reading("").split), rows)
+    return Division(seed=study.training.seed, validation=study.compare.validation, folds=folds)
 
 
 @contextmanager

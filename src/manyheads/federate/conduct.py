@@ -40,6 +40,8 @@ BEGINNING = "federation.json"
 """in the folder of a run: what its sites agreed on"""
 Facts = dict[str, Any]
 T = TypeVar("T")
+DivisionOf = Callable[[Study, Mapping[str, TableTold]], Division]
+"""how rows are divided, by what the sites tell"""
 
 
 def described(link: Link) -> tuple[dict[str, TableTold], dict[str, str]]:
@@ -92,7 +94,7 @@ class Beginning:
         ]
 
 
-def begin(link: Link, division: Division) -> Beginning:
+def begin(link: Link, division_of: DivisionOf) -> Beginning:
     """Find out who takes part, and agree on columns, classes and scaling, by statistics of training rows."""
     told, missing = described(link)
     for site, why in missing.items():
@@ -100,7 +102,8 @@ def begin(link: Link, division: Division) -> Beginning:
     while True:
         sites = tuple(site for site in link.study.sites if site in told)
         _require(link, sites)
-        agreement = agreed_by(link.study.reading(""), {site: told[site] for site in sites})
+        taking_part = {site: told[site] for site in sites}
+        agreement, division = agreed_by(link.study.reading(""), taking_part), division_of(link.study, taking_part)
         facts = {"sites": list(sites), "agreement": as_dict(agreement), "division": as_dict(division)}
         found = link.ask("statistics", {site: Message(facts) for site in sites})
         own, strange = _read(found.good, partial(_Told.of, agreement, division))
@@ -130,8 +133,7 @@ class _Told(NamedTuple):
         numbers = sum(kind != "category" for kind in agreement.kinds.values())
         statistics = [read_statistics(each, numbers) for each in facts["statistics"]]
         parts, places = tuple(facts["parts"]), tuple(int(place) for place in facts["encoded_by"])
-        wanted = 1 + 2 * division.folds if division.folds else 1
-        if len(parts) != wanted or len(places) != wanted or not all(0 <= p < len(statistics) for p in places):
+        if {len(parts), len(places)} != {division.count} or not all(0 <= p < len(statistics) for p in places):
             raise ValueError("not of the divisions that it was asked about")
         for part in parts:
             sizes = [part[name] for name in ("train", "test", "validation")]
@@ -193,7 +195,9 @@ def new_run() -> str:
     return uuid4().hex[:16]
 
 
-def beginning(link_of: Callable[[str], Link], out: Path, resume: bool, division: Division) -> tuple[Link, Beginning]:
+def beginning(
+    link_of: Callable[[str], Link], out: Path, resume: bool, division_of: DivisionOf
+) -> tuple[Link, Beginning]:
     """What the sites agree on, or agreed on when what is resumed began; and the link to those that take part."""
     file = out / BEGINNING
     if resume and file.is_file():
@@ -202,7 +206,7 @@ def beginning(link_of: Callable[[str], Link], out: Path, resume: bool, division:
         link.gather()
     else:
         link = link_of(new_run())
-        kept = begin(link, division)
+        kept = begin(link, division_of)
     return replace(link, study=replace(link.study, sites=kept.sites)), kept
 
 
@@ -213,8 +217,7 @@ def write_beginning(out: Path, kept: Beginning) -> None:
 
 def train(link_of: Callable[[str], Link], out: Path, resume: bool = False, on_round: OnRound = lambda end: None) -> Run:
     """Train the study's method with its sites, in the folder of a run like any other."""
-    seed = link_of("").study.training.seed
-    link, kept = beginning(link_of, out, resume, Division(seed=seed))
+    link, kept = beginning(link_of, out, resume, lambda study, told: Division(seed=study.training.seed))
     study, federation = link.study, kept.federations(link.study)[0]
     training = replace(study.training, checkpoint_seconds=0.0)
     trial = Trial(built(ALGORITHMS, study.algorithm, "algorithm"), built(MODELS, study.model, "model"), training, 0)

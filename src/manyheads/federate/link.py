@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 from uuid import uuid4
 
@@ -48,8 +48,6 @@ class Link:
     audit: Audit
     run: str
     say: Callable[[str], None] = lambda words: None
-    seen: dict[str, float] = field(default_factory=dict)
-    """when each site was last heard of"""
 
     def gather(self) -> list[str]:
         """The sites that are there; all of them are waited for, for a while, and the quorum for longer."""
@@ -114,7 +112,6 @@ class Link:
                 self.audit.write("dropped", site=site, action=action, run=self.run, why=found)
             else:
                 good[site] = found
-                self.seen[site] = time.time()
         return Replies(good, missing)
 
     def _checked(self, data: bytes, site: str, action: str, exchange: str) -> Message | str:

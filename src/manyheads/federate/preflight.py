@@ -139,12 +139,12 @@ def _table(kit: Kit, site: Site, data: Path) -> Iterator[Finding]:
     study = Study(name=site.study, sites=(site.name,), data=site.data)
     table = SiteTable(study, site.name, data, site.policy)
     try:
-        told = table.told()
+        told, errors = table.looked_at()
     except UserError as error:
         yield Finding("table", False, str(error))
         return
     yield Finding("table", True, f"{told.rows} rows, {len(told.columns)} columns, label {told.label!r}")
     enough = told.rows >= site.policy.min_rows
     yield Finding("rows", enough, f"{told.rows}, the policy asks for {site.policy.min_rows}", "min_rows in site.toml")
-    for problem in table.errors():
+    for problem in errors:
         yield Finding("table", False, str(problem))

@@ -45,7 +45,8 @@ def server(folder: StudyFolder, host: str, say: Say) -> Iterator[Child]:
     need_flower()
     study = folder.read()
     _, port = address_of(study.address)
-    if listening("127.0.0.1" if host == "0.0.0.0" else host, port):
+    here = "127.0.0.1" if host == "0.0.0.0" else host
+    if listening(here, port):
         raise UserError(
             "somebody listens there already", where="address", given=study.address, fix="end that server first"
         )
@@ -55,7 +56,7 @@ def server(folder: StudyFolder, host: str, say: Say) -> Iterator[Child]:
     log = folder.server / "server.log"
     with owned(superlink_command(study, folder, host, port), env, log) as child:
         until = time.monotonic() + START
-        while not listening("127.0.0.1" if host == "0.0.0.0" else host, port):
+        while not listening(here, port):
             if not child.running or time.monotonic() > until:
                 raise UserError(f"Flower's server did not start: {child.last_words()}", fix=f"see {log}")
             time.sleep(0.2)

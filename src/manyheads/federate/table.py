@@ -51,6 +51,11 @@ class Division:
         choices = [fold.with_validation(self.validation, self.seed, by_label=True) for fold in finals]
         return [whole, *finals, *choices]
 
+    @property
+    def count(self) -> int:
+        """How many federations it has."""
+        return 1 + 2 * self.folds
+
     def final(self, fold: int) -> int:
         """The place of a fold's federation for final models."""
         return 1 + fold
@@ -103,19 +108,18 @@ class SiteTable:
 
     def told(self) -> TableTold:
         """What the site tells about its table."""
+        return self.looked_at()[0]
+
+    def looked_at(self) -> tuple[TableTold, list[Problem]]:
+        """What the site tells about its table, and what is wrong with it, looked at alone, which is for the site itself."""
         reading = self.study.reading(str(self.path))
         sites, label, problems = read_one(reading, self.site)
         _refuse(problems)
         if not sites:
             raise TableError(f"{self.path} holds no table")
-        own = [f"an error in column {quoted(p.column)}" if p.column else "an error" for p in self.errors()]
-        return told_of(reading, sites[0], label, own, self.policy.min_count, self.policy.label_counts)
-
-    def errors(self) -> list[Problem]:
-        """What is wrong with the table, looked at alone; for the site itself."""
-        reading = self.study.reading(str(self.path))
-        sites, label, problems = read_one(reading, self.site)
-        return surveyed(reading, sites, label, list(problems)).errors
+        errors = surveyed(reading, sites, label, list(problems)).errors
+        own = [f"an error in column {quoted(p.column)}" if p.column else "an error" for p in errors]
+        return told_of(reading, sites[0], label, own, self.policy.min_count, self.policy.label_counts), errors
 
     def survey(self, agreement: Agreement) -> Survey:
         """The clean table by what all sites agreed on; an error if it does not fit."""
