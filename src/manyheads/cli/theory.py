@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import typer
@@ -19,6 +19,7 @@ from manyheads.core.files import replacing
 from manyheads.core.plain import to_json
 from manyheads.core.settings import build
 from manyheads.theory import PAPERS, figure_of
+from manyheads.theory import sweep as sweep_of
 from manyheads.theory import theory as theory_of
 
 __all__ = ["theory", "theory_flags"]
@@ -29,7 +30,12 @@ ROWS_SHOWN = 40
 def theory_flags(arguments: Sequence[str]) -> list[Flag]:
     """Return the flags of the paper that ``arguments`` name."""
     named = next((a for a in arguments if a in PAPERS), None) if "theory" in arguments[:2] else None
-    return flags_of(PAPERS.find(named), f"Theory {named}") if named else []
+    if named is None:
+        return []
+    paper, panel = PAPERS.find(named), f"Theory {named}"
+    about = "; ".join(f"{name}: {each.about}" for name, each in paper.sweeps.items())
+    sweep = Flag(("sweep",), "--sweep", f"instead of the run, a sweep. {about}", Literal[tuple(paper.sweeps)], panel)
+    return [*flags_of(paper, panel), *([sweep] if paper.sweeps else [])]
 
 
 def theory(
@@ -59,6 +65,8 @@ def theory(
       manyheads theory collins2022 --alpha 0 --start 0.1 --rounds 50
 
       manyheads theory collins2021 --only convergence --samples 5 --seeds 10 --json
+
+      manyheads theory collins2022 --sweep tau --figure tau.svg
     """
     if name is None:
         for option, given in (("seeds", seeds), ("figure", figure)):
@@ -70,12 +78,14 @@ def theory(
     if figure and figure.suffix not in (".svg", ".png"):
         raise UserError("unknown kind of picture", where="figure", given=str(figure), allowed=".svg, .png")
     errors = Plain(stderr=True)
+    sweep = flags.pop("sweep", None)
     paper = build(PAPERS.find(name), flags, where=name)
     runs = []
     for i in range(seeds):
         if seeds > 1:
             errors.print(f"seed {paper.seed + i} ({i + 1} of {seeds})")
-        runs.append(theory_of(replace(paper, seed=paper.seed + i), errors.print))
+        seeded = replace(paper, seed=paper.seed + i)
+        runs.append(sweep_of(seeded, sweep, errors.print) if sweep else theory_of(seeded, errors.print))
     if figure:
         figure.parent.mkdir(parents=True, exist_ok=True)
         with replacing(figure) as temporary:
@@ -103,14 +113,15 @@ def _list(as_json: bool) -> None:
 
 def _show(runs: list[dict[str, Any]]) -> None:
     console, first = Plain(wrap=True), runs[0]
-    console.print(PAPERS.find(first["paper"]).title)
+    paper = PAPERS.find(first["paper"])
+    console.print(paper.title + (f": {paper.sweeps[first['sweep']].about}" if "sweep" in first else ""))
     console.print(", ".join(f"{k} {v}" for k, v in first["settings"].items() if len(runs) == 1 or k != "seed"))
     for key, value in first.items():
         if _are_conditions(value):
             _show_conditions(console, key, [run[key] for run in runs])
         elif _are_rows(value) and len(runs) == 1:
             _show_rows(console, key, value)
-    leaves = [dict(_leaves({k: v for k, v in run.items() if k not in ("paper", "settings")})) for run in runs]
+    leaves = [dict(_leaves({k: v for k, v in run.items() if k not in ("paper", "sweep", "settings")})) for run in runs]
     table = Table(box=None, show_header=False, pad_edge=False)
     for path, value in leaves[0].items():
         if len(runs) > 1 and isinstance(value, list):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["condition", "fitted_contraction", "number", "numbers", "within"]
+__all__ = ["condition", "fitted_contraction", "fitted_power", "number", "numbers", "within"]
 
 
 def number(value: float | None) -> float | None:
@@ -50,3 +50,12 @@ def fitted_contraction(values: Sequence[float], low: float, high: float) -> dict
     residual, total = np.square(log - slope * t - start).sum(), np.square(log - log.mean()).sum()
     r2 = float(1 - residual / total) if total > 0 else 1.0
     return {"contraction": float(np.exp(slope)), "r2": round(r2, 9), "first": first, "last": last - 1}
+
+
+def fitted_power(x: Sequence[float], y: Sequence[float]) -> float:
+    """The exponent p of ``y = c x^p``, by least squares on the logarithms.
+
+    >>> round(fitted_power([1, 2, 4], [3, 12, 48]), 6)
+    2.0
+    """
+    return float(np.polyfit(np.log(x), np.log(y), 1)[0])

@@ -3,23 +3,39 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from manyheads.core.contract import Round
+from manyheads.core.contract import Batch, Round, Step
 from manyheads.core.errors import UserError
-from manyheads.core.trees import Tree
+from manyheads.core.trees import State, Tree
 from manyheads.data import Federation, Samples
 from manyheads.engines.client_data import ClientData
 from manyheads.engines.cohort import LocalCohort
 from manyheads.models import Model
 
-__all__ = ["Landscape", "points_of"]
+__all__ = ["Landscape", "Traced", "points_of"]
 
 HESSIAN_UP_TO = 500
 """parameters up to which a Hessian is formed"""
+
+
+class Traced(LocalCohort):
+    """A cohort that keeps its clients' models before each of their local steps."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.visited: list[Tree] = []
+
+    def scan(self, step: Step, state: State, **more: Any) -> State:
+        def watched(state: State, *batches: Batch) -> State:
+            self.visited.append(state.w)
+            return step(state, *batches)
+
+        return super().scan(watched, state, **more)
 
 
 class Landscape:

@@ -87,3 +87,16 @@ def test_exact_heads_forgive_a_step_that_is_far_too_large():
 
 def test_figure_shows_what_there_is():
     assert len(figure_of(convergence(samples=50)).to_dict()["concat"]) == 1
+
+
+def test_the_three_sample_complexities_differ():
+    """Theorem 1, (11), which is said to be Theorem 1's times log(1/eps), and contribution (ii); E_0 = 1, all clients."""
+    facts = convergence(samples=150, rank=3, clients=20, rounds=2)
+    kappa, k, d, n = facts["problem"]["kappa"], 3, 10, 20
+    theorem = kappa**4 * k**3 * np.log(n) + kappa**4 * k**2 * d / n
+    eleven = kappa**4 * k**3 * (np.log(n) + kappa**4 * k * d / n)
+    contribution = kappa**2 * k**3 * (np.log(n) + kappa**2 * k * d / n)
+    e0 = facts["problem"]["E_0"]
+    assert facts["conditions"][-1]["value"] == pytest.approx(150 / (theorem / e0**2))  # what is used here
+    assert eleven - theorem == pytest.approx(kappa**4 * k**2 * d / n * (kappa**4 * k**2 - 1))
+    assert contribution < theorem < eleven

@@ -14,9 +14,11 @@ import torch
 from manyheads import LocalSGD, State, UserError, simulate
 from manyheads.models import ReluNet, build_model
 from manyheads.theory import PAPERS, theory
-from manyheads.theory.deng2022.measure import Traced
-from manyheads.theory.deng2022.paper import Deng2022, separation
-from manyheads.theory.landscape import Landscape
+from manyheads.theory.deng2022.lemmas import LEMMA_3
+from manyheads.theory.deng2022.paper import Deng2022
+from manyheads.theory.deng2022.separation import separation
+from manyheads.theory.facts import fitted_power
+from manyheads.theory.landscape import Landscape, Traced
 
 SMALL = Deng2022(
     width=256, widths=(32, 64, 128), taus=(1, 2, 10), depths=(1, 3), clients=3, samples=4, rounds=40, step=5.0, views=3
@@ -184,11 +186,42 @@ def test_local_sgd_converges_linearly_too():
     facts = theory(setting)
     assert facts["measured"]["fit"]["r2"] > 0.9
     assert facts["measured"]["last_loss"] < 0.1 * facts["measured"]["first_loss"]
-    assert facts["ratios"]["rate_times_R0"] > 0
+    assert "rate_times_R0" not in facts["ratios"]  # R_0 is for Theorem 2's own step size: see the sweep
     assert [row["width"] for row in facts["by_width"]] == [128]
+
+
+def test_the_deviation_of_local_sgd_counts_the_n_fold_gradient():
+    """eta G with eta / n and G = n grad: on one sample per client Local SGD is Local GD, and so is its deviation."""
+    one = replace(SMALL, samples=1, width=32, widths=(), taus=(), depths=(), rounds=10)
+    full, single = theory(one), theory(replace(one, gradient="single"))
+    assert single["ratios"]["deviation"] == pytest.approx(full["ratios"]["deviation"], rel=1e-6)
+    more = replace(one, samples=4)
+    full, single = theory(more), theory(replace(more, gradient="single"))
+    assert 1 < single["ratios"]["deviation"] / full["ratios"]["deviation"] < 4  # noise, but no n^2 = 16
+
+
+def test_each_theorem_has_its_own_conditions(facts):
+    def conditions(setting):
+        return {c["name"]: c for c in setting.run(lambda _: None)["conditions"]}
+
+    few = replace(SMALL, width=16, widths=(), taus=(), depths=(), rounds=10)
+    gd, sgd = conditions(few), conditions(replace(few, gradient="single"))
+    assert "step size: eta, in the proof (A.2.2)" in gd
+    assert "step size: eta, in the proof (A.2.2)" not in sgd
+    phi, n, L, d, K = facts["phi"], few.samples, few.depth, few.outputs, few.clients
+    printed = K * d * n**18 * L**12 * math.log(16) ** 5 / phi**3
+    assert f"{printed:.1e}" in sgd["width: m"]["needs"]
+    assert f"{printed / phi**2:.1e}" in sgd["width: m, with the proof's 1/phi"]["needs"]
+
+
+def test_lemmas_1_3_and_7_are_bands_across_widths(facts):
+    for key in ("semi_smoothness", *LEMMA_3, "stochastic_mean", "stochastic_largest"):
+        found = [row[key] for row in facts["by_width"]]
+        assert fitted_power([row["width"] for row in facts["by_width"]], found) < 0.3, key
+        assert max(found) < 3, key
 
 
 def test_facts_are_plain_and_drawn(facts):
     assert PAPERS.find("deng2022") is Deng2022
     json.dumps(facts, allow_nan=False)
-    assert len(Deng2022.figure(facts).to_dict()["hconcat"]) == 3
+    assert len(Deng2022.figure(facts).to_dict()["vconcat"]) == 2

@@ -13,6 +13,7 @@ from quadratic import DIM
 from manyheads import Model, PerFedAvg
 from manyheads.data import Samples
 from manyheads.theory.fallah2020.meta import (
+    CORRECTED,
     bias_F,
     bias_without_noise,
     gamma_F2,
@@ -56,6 +57,7 @@ def test_bounds_reduce_to_those_of_plain_federated_learning():
     plain = PerFedAvg(alpha=0, batch=4, outer_batch=8)
     assert sigma_F2(c, plain) == pytest.approx(12 * 0.5**2 / 8)
     assert gamma_F2(c, 0) == pytest.approx(192 * 0.1**2)
+    assert gamma_F2(c, 0, CORRECTED) == pytest.approx(96 * 0.1**2)
     assert smoothness_F(c, 0) == 8
     still = replace(c, sigma_G=0.0, sigma_H=0.0)
     assert sigma_F2(still, PerFedAvg(alpha=0.3)) == pytest.approx(0, abs=1e-9)  # exact gradients: no error
@@ -81,13 +83,41 @@ def test_lemmas_hold_with_the_known_constants(share):
     for w in random_points(clients, 3):
         assert meta_smoothness(clients, exact, w) <= smoothness_F(c, alpha)
         each = meta_gradients(clients, exact, w)
-        assert (each - each.mean(dim=0)).square().sum(dim=1).mean() <= gamma_F2(c, alpha)
+        assert (each - each.mean(dim=0)).square().sum(dim=1).mean() <= gamma_F2(c, alpha, CORRECTED)
         assert stochastic_bias(clients, exact, w, 50) <= bias_F(c, exact)
         for variant in ("exact", "fo", "hf"):
             method = replace(exact, variant=variant)
             assert stochastic_error(clients, method, w, 50) <= sigma_F2(c, method)
             gap = (meta_gradients(clients, method, w) - each).norm(dim=1).max()
             assert gap <= bias_without_noise(c, method) + 1e-9
+
+
+def test_the_constant_of_lemma_4_4_is_half_of_what_is_printed():
+    """(50) at alpha L = 1 is 2 (1 + 1) gamma_G^2; (53) with it is 3 (4 * 4 + 4 * 4) gamma_G^2."""
+    r2 = 2 * (1 + 1)  # not the 8 of (50), which counts gamma_G^2 + gamma_G^2 where it has already been added up
+    assert 3 * ((1 + 1) ** 2 * r2 + (2 * 1) ** 2 * r2) == CORRECTED
+    rng, n = np.random.default_rng(0), 5
+    for _ in range(50):  # quadratics with |H_i| <= 1, alpha = 1: where every step of the proof is at its limit
+        H = [
+            q @ np.diag(rng.uniform(-1, 1, 3)) @ q.T
+            for q in (np.linalg.qr(rng.normal(size=(3, 3)))[0] for _ in range(n))
+        ]
+        b, w = rng.normal(size=(n, 3)), rng.normal(size=3)
+        mean_H, mean_b, eye = np.mean(H, axis=0), b.mean(axis=0), np.eye(3)
+        at = w - (mean_H @ w - mean_b)
+
+        def spread(v, H=H, b=b, mean_H=mean_H, mean_b=mean_b):
+            return np.mean([np.sum(((h - mean_H) @ v - (c - mean_b)) ** 2) for h, c in zip(H, b, strict=True)])
+
+        gamma_G2 = max(spread(w), spread(at))
+        r = [h @ (w - (h @ w - c)) - c - (mean_H @ at - mean_b) for h, c in zip(H, b, strict=True)]
+        assert np.mean([v @ v for v in r]) <= r2 * gamma_G2
+        gamma_H2 = np.mean([np.linalg.norm(h - mean_H, 2) ** 2 for h in H])
+        g = [(eye - h) @ (h @ (w - (h @ w - c)) - c) for h, c in zip(H, b, strict=True)]
+        apart = np.mean([np.sum((v - np.mean(g, axis=0)) ** 2) for v in g])
+        B2 = np.sum((mean_H @ at - mean_b) ** 2)
+        assert apart <= 3 * B2 * gamma_H2 + CORRECTED * gamma_G2
+        assert apart <= 2 * B2 * gamma_H2 + 32 * gamma_G2  # with E_i r_i kept in (I - alpha H_i) r_i
 
 
 def test_bias_is_that_of_enumerating_every_batch():

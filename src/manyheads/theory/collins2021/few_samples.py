@@ -17,7 +17,7 @@ from manyheads.theory.paper import Say
 __all__ = ["newcomer_errors", "sample_sweep"]
 
 NOISE = 1e-3
-"""standard deviation of the labels' noise, as in the paper's experiments"""
+"""standard deviation of the labels' noise, as in the authors' notebook; the paper's N(., 1e-3) would be a variance"""
 SAMPLES = (2, 3, 5, 10, 20, 40)
 ROUNDS = 100
 NEWCOMERS = 200

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -13,11 +14,16 @@ from manyheads.core.randomness import Purpose, generator
 from manyheads.core.settings import settings
 from manyheads.data import LinearTasks, Truth
 from manyheads.metrics import principal_angle_distance
+from manyheads.theory.collins2021.batches import batches_figure, batches_sweep, limit_rate
+from manyheads.theory.collins2021.crossover import map_figure, map_sweep
 from manyheads.theory.collins2021.few_samples import newcomer_errors, sample_sweep
 from manyheads.theory.collins2021.fresh import fresh_rounds
+from manyheads.theory.collins2021.misfits import rank_figure, rank_sweep, shared_figure, shared_sweep
+from manyheads.theory.collins2021.single_model import fedavg_figure, fedavg_sweep, irreducible_error
 from manyheads.theory.collins2021.subsets import Extremes, extreme_singular_values
+from manyheads.theory.collins2021.tasks import normalised
 from manyheads.theory.facts import condition, fitted_contraction, number, numbers, within
-from manyheads.theory.paper import Say
+from manyheads.theory.paper import Say, Sweep
 
 if TYPE_CHECKING:
     import altair as alt
@@ -42,6 +48,13 @@ class Collins2021:
 
     name: ClassVar[str] = "collins2021"
     title: ClassVar[str] = "Collins et al. 2021: FedRep on a shared linear representation (Theorem 1)"
+    sweeps: ClassVar[Mapping[str, Sweep]] = {
+        "fedavg": Sweep("FedAvg learns the representation too, from two local steps on", fedavg_sweep, fedavg_figure),
+        "map": Sweep("where FedRep beats each client alone, by clients, dimensions, samples", map_sweep, map_figure),
+        "batches": Sweep("fresh batches against the same samples in all rounds", batches_sweep, batches_figure),
+        "rank": Sweep("a representation with too few or too many features", rank_sweep, rank_figure),
+        "shared": Sweep("a representation that is shared only approximately", shared_sweep, shared_figure),
+    }
 
     dim: Annotated[int, Field(ge=2)] = 20
     """input dimension, d"""
@@ -95,16 +108,14 @@ class Collins2021:
     def truth(self) -> Truth:
         """B_* with orthonormal columns and heads of length sqrt(k)."""
         truth = LinearTasks(clients=self.clients, dim=self.dim, rank=self.rank).truth(self.seed)
-        if not self.normalise:
-            return truth
-        lengths = np.linalg.norm(truth.heads, axis=1, keepdims=True)
-        return Truth(truth.body, truth.heads * np.sqrt(self.rank) / lengths)
+        return normalised(truth) if self.normalise else truth
 
     def _convergence(self, say: Say) -> dict[str, Any]:
         truth = self.truth()
         sigma = extreme_singular_values(truth.heads, self.cohort, generator(self.seed, Purpose.SAMPLING, 0))
         eta = self.eta or 1 / (4 * sigma.largest[1] ** 2)
-        dist = {name: self._distances(name, truth, eta, say) for name in METHODS}
+        runs = {name: self._distances(name, truth, eta, say) for name in METHODS}
+        dist = {name: found for name, (found, _) in runs.items()}
         start = dist["FedRep"][0] or 0.0
         e0 = 1 - start**2
         # (10), with the largest value that sigma_min can have: the strictest form
@@ -136,23 +147,30 @@ class Collins2021:
                 name: fitted_contraction([v for v in values if v is not None], LOW, HIGH)
                 for name, values in dist.items()
             },
+            "limit": {
+                "population": limit_rate(truth.heads, eta),
+                "batches": limit_rate(truth.heads, eta, self.samples, truth.body.T @ runs["FedRep"][1]),
+            },
+            "single_model": {"irreducible": irreducible_error(truth.heads)},
             "series": {"bound": numbers(bound), **dist},
         }
 
-    def _distances(self, name: str, truth: Truth, eta: float, say: Say) -> list[float | None]:
-        """The distance after each round, from the start on; None from where the method diverged."""
+    def _distances(self, name: str, truth: Truth, eta: float, say: Say) -> tuple[list[float | None], np.ndarray]:
+        """The distance after each round, from the start on, None from where the method diverged; and the last B."""
         say(f"{name}: {self.rounds} rounds")
         algorithm = FedRepLinear(eta=eta, head_steps=METHODS[name], head_lr=self.head_eta)
         bodies = fresh_rounds(
             algorithm, truth, cohort=self.cohort, samples=self.samples, noise=self.noise, seed=self.seed
         )
         dist: list[float | None] = []
+        last = truth.body
         for body in islice(bodies, self.rounds + 1):
             if not np.abs(body).max() < DIVERGED:
                 say(f"{name} diverged in round {len(dist)}")
                 break
             dist.append(principal_angle_distance(body, truth.body))
-        return dist + [None] * (self.rounds + 1 - len(dist))
+            last = body
+        return dist + [None] * (self.rounds + 1 - len(dist)), last
 
     def _conditions(
         self, truth: Truth, sigma: Extremes, eta: float, e0: float

@@ -58,8 +58,12 @@ class Problem:
     @cached_property
     def spread(self) -> float:
         """H: H^4 is the mean of |w_i w_i^T - mean of these|^2, in spectral norm"""
-        outer = self.heads[:, :, None] * self.heads[:, None, :]
-        return float(np.square(spectral_norms(outer - outer.mean(axis=0))).mean() ** 0.25)
+        return float(np.square(spectral_norms(self.outer - self.outer.mean(axis=0))).mean() ** 0.25)
+
+    @cached_property
+    def outer(self) -> np.ndarray:
+        """w_i w_i^T, [M, K, K]"""
+        return self.heads[:, :, None] * self.heads[:, None, :]
 
     def outside(self, body: np.ndarray) -> np.ndarray:
         """The part of ``body`` outside the true subspace; its norm is that of ``B_{*,perp}^T B``."""

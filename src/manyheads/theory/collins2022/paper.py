@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
@@ -14,11 +16,16 @@ from manyheads.data import LinearTasks
 from manyheads.metrics import principal_angle_distance
 from manyheads.run.loop import sample_cohort
 from manyheads.run.training import Training
-from manyheads.theory.collins2022.induction import C3, Hypotheses
+from manyheads.theory.collins2022.assumptions import asked_by_neurips, conditions, largest_step
+from manyheads.theory.collins2022.cohort_sizes import cohort_figure, cohort_sweep
+from manyheads.theory.collins2022.induction import Hypotheses
 from manyheads.theory.collins2022.linear_fedavg import LocalUpdates, Problem, d_gd_step
+from manyheads.theory.collins2022.local_steps import tau_figure, tau_sweep
+from manyheads.theory.collins2022.participation import Cohorts, Lemma1
 from manyheads.theory.collins2022.proposition1 import lower_bound
-from manyheads.theory.facts import condition, fitted_contraction, number, numbers, within
-from manyheads.theory.paper import Say
+from manyheads.theory.collins2022.rates import limit_rate, printed_term, sharp_term
+from manyheads.theory.facts import fitted_contraction, number, numbers, within
+from manyheads.theory.paper import Say, Sweep
 
 if TYPE_CHECKING:
     import altair as alt
@@ -28,6 +35,8 @@ __all__ = ["Collins2022"]
 LOW, HIGH = 1e-10, 0.5
 """the distances between which the rate is fitted"""
 TARGETS = (1e-3, 1e-6)
+CLOSER, CLOSER_ROUNDS = 0.1, 40
+"""start and length of the run at the step that the theorem allows"""
 
 
 @settings
@@ -40,6 +49,10 @@ class Collins2022:
 
     name: ClassVar[str] = "collins2022"
     title: ClassVar[str] = "Collins et al. 2022: FedAvg with local steps learns the representation (Theorem 1)"
+    sweeps: ClassVar[Mapping[str, Sweep]] = {
+        "tau": Sweep("more local steps help up to tau of order alpha^-2, then no more", tau_sweep, tau_figure),
+        "cohort": Sweep("Lemma 1: how many clients a round stand for all", cohort_sweep, cohort_figure),
+    }
 
     dim: Annotated[int, Field(ge=2)] = 100
     """input dimension, d"""
@@ -63,16 +76,29 @@ class Collins2022:
     """everything random comes from it"""
 
     def run(self, say: Say) -> dict[str, Any]:
-        """The run, its quantities, and Theorem 1 beside it."""
+        """The run, its quantities, and Theorem 1 beside it; then the same at a step that the theorem allows."""
         problem = self.problem()
+        facts = self._theorem(problem, say)
+        body, alpha = self.initial_body(problem), facts["problem"]["alpha"]
+        within_it = self._at_theorem_step(problem, say) if self.alpha else None
+        return {
+            **facts,
+            "d_gd": self._d_gd(problem, body / np.sqrt(alpha), np.zeros(self.rank), alpha),
+            "proposition_1": self._proposition1(problem, alpha),
+            "hypotheses_at_theorem_step": within_it.pop("hypotheses") if within_it else [],
+            "theorem_step": within_it,
+        }
+
+    def _theorem(self, problem: Problem, say: Say) -> dict[str, Any]:
         body, head = self.initial_body(problem), np.zeros(self.rank)
         delta0 = principal_angle_distance(body, problem.body)
         alpha = self.alpha or largest_step(problem, self.tau, delta0)
         if alpha == 0:
             raise UserError("Theorem 1 allows no step: the true heads do not span", where="alpha", fix="more clients")
         body = body / np.sqrt(alpha)
-        conditions = self._conditions(problem, body, head, alpha, delta0)
-        series, hypotheses = self._measure(problem, body, head, alpha, delta0, say)
+        m = self.cohort or self.clients
+        found = conditions(problem, body, head, alpha, self.tau, delta0, m, self.rounds)
+        series, hypotheses, cohorts = self._measure(problem, body, head, alpha, delta0, say)
         gain = alpha**2 * self.tau * problem.diversity**2 * (1 - delta0**2)
         # A5(t), which Theorem 1 follows from; t >= 1
         bound = [1.0, *((1 - 0.04 * gain) ** np.arange(self.rounds))]
@@ -88,8 +114,9 @@ class Collins2022:
                 "E_0": 1 - delta0**2,
                 "alpha": alpha,
             },
-            "conditions": conditions,
-            "within_assumptions": within(conditions),
+            "neurips": asked_by_neurips(problem, alpha, self.tau, delta0, self.rounds)[1],
+            "conditions": found,
+            "within_assumptions": within(found),
             "bound": {
                 "contraction": 1 - 0.04 * gain,
                 "rounds_to_1e-06": number(25 / gain * np.log(1e6)) if gain > 0 else None,
@@ -97,14 +124,40 @@ class Collins2022:
             },
             "measured": {
                 "fit": fitted_contraction(series["dist"], LOW, HIGH),
-                "leading_term": 1 - alpha**2 * (self.tau - 1) * problem.diversity**2,
+                "leading_term": printed_term(problem, alpha, self.tau),
+                "sharp_term": sharp_term(problem, alpha, self.tau),
+                "limit_rate": limit_rate(problem, alpha, self.tau),
                 "last_dist": series["dist"][-1],
                 **{f"rounds_to_{e:.0e}": _first_below(series["dist"], e) for e in TARGETS},
             },
             "hypotheses": hypotheses.facts(),
+            "vacuous": sum(h["vacuous"] for h in hypotheses.facts()),
+            "lemma_8": hypotheses.lemma8(),
+            "participation": cohorts.facts(m),
             "series": {"dist": series["dist"], "bound": numbers(bound)} | series,
-            "d_gd": self._d_gd(problem, body, head, alpha),
-            "proposition_1": self._proposition1(problem, alpha),
+        }
+
+    def _at_theorem_step(self, problem: Problem, say: Say) -> dict[str, Any] | None:
+        """A few rounds with the largest step that Theorem 1 allows, where the limits of its induction say something."""
+        if problem.diversity == 0 or (self.start == 0 and 2 * self.rank > self.dim):
+            return None
+        say(f"{CLOSER_ROUNDS} rounds at the step that Theorem 1 allows")
+        allowed = replace(self, alpha=0.0, start=self.start or CLOSER, rounds=CLOSER_ROUNDS)
+        facts = allowed._theorem(problem, lambda _: None)
+        fit, bound = facts["measured"]["fit"], facts["bound"]
+        return {
+            "hypotheses": facts["hypotheses"],
+            "alpha": facts["problem"]["alpha"],
+            "delta_0": facts["problem"]["delta_0"],
+            "rounds": CLOSER_ROUNDS,
+            "within_assumptions": facts["within_assumptions"],
+            "vacuous": facts["vacuous"],
+            "lemma_8": facts["lemma_8"],
+            "violations": bound["violations"],
+            "gain": 1 - fit["contraction"] if fit else None,
+            "gain_of_bound": 1 - bound["contraction"],
+            "gain_of_sharp_term": 1 - facts["measured"]["sharp_term"],
+            "clients_for_less_than_all": facts["participation"]["needs"],
         }
 
     @staticmethod
@@ -131,10 +184,11 @@ class Collins2022:
 
     def _measure(
         self, problem: Problem, body: np.ndarray, head: np.ndarray, alpha: float, delta0: float, say: Say
-    ) -> tuple[dict[str, list[float]], Hypotheses]:
+    ) -> tuple[dict[str, list[float]], Hypotheses, Cohorts]:
         names = ("dist", "delta", "head_norm", "head_diversity", "prior_weight", "signal_weight", "gradient_norm")
         series: dict[str, list[float]] = {name: [] for name in names}
         hypotheses = Hypotheses(problem, alpha, self.tau, delta0)
+        cohorts = Cohorts(Lemma1(problem, alpha, self.rounds))
         training = Training(seed=self.seed, cohort=self.cohort)
         for t in range(self.rounds + 1):
             if t % 100 == 99:
@@ -152,29 +206,9 @@ class Collins2022:
                 series["prior_weight"].append(float(np.linalg.norm(prior, 2)))
                 series["signal_weight"].append(float(np.sqrt(alpha) * np.linalg.norm(signal, -2)))
                 hypotheses.check_local(t, local, series["dist"][-1])
+                cohorts.check(cohort)
                 body, head = local.averaged()
-        return series, hypotheses
-
-    def _conditions(
-        self, problem: Problem, body: np.ndarray, head: np.ndarray, alpha: float, delta0: float
-    ) -> list[dict[str, Any]]:
-        tau, length, kappa = self.tau, problem.largest, problem.condition
-        drift = float(np.linalg.norm(np.eye(self.rank) - alpha * body.T @ body, 2))
-        few = (problem.deviation / length) ** 2 + (problem.spread / length) ** 4
-        cohort = min(self.clients, 20 * few * (alpha * length) ** -4 * np.log(self.rank * self.rounds))
-        step, drift_most = largest_step(problem, tau, delta0), alpha**2 * tau * length**2 * kappa**2
-        head_most = alpha**2.5 * tau * length**3
-        size = float(np.linalg.norm(head))
-        m = self.cohort or self.clients
-        return [
-            condition("local steps: tau", tau >= 2, tau, ">= 2"),
-            condition("client diversity: mu (Assumption 2)", problem.diversity > 0, problem.diversity, "> 0"),
-            condition("clients a round: m", m >= cohort, m, f">= {cohort:.4g}"),
-            condition("(i) initial distance: delta_0", delta0 < 1, delta0, "< 1"),
-            condition("(ii) |I - alpha B_0^T B_0|", drift <= drift_most + 1e-14, drift, f"<= {drift_most:.4g}"),
-            condition("(iii) |w_0|", size <= head_most, size, f"<= {head_most:.4g}"),
-            condition("step size: alpha", alpha <= step * (1 + 1e-12), alpha, f"<= {step:.4g}"),
-        ]
+        return series, hypotheses, cohorts
 
     def _d_gd(self, problem: Problem, body: np.ndarray, head: np.ndarray, alpha: float) -> dict[str, list[float]]:
         """D-GD from the same start, with all clients: distance and gradient norm (Figures 1 and 3)."""
@@ -197,11 +231,6 @@ class Collins2022:
             ratios.append(lower_bound(body, problem.heads, delta0, alpha, self.rounds, rng) / delta0)
         holds = sum(r >= 0.7 for r in ratios)
         return {"instances": self.instances, "holds": holds, "smallest_ratio": min(ratios), "needs": 0.7}
-
-
-def largest_step(problem: Problem, tau: int, delta0: float) -> float:
-    """Theorem 1's largest step size, with the constant of Appendix B."""
-    return float((1 - delta0) / (C3 * np.sqrt(tau) * problem.largest * problem.condition**2))
 
 
 def _first_below(values: list[float], target: float) -> int | None:

@@ -3,48 +3,43 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from manyheads.algorithms import LocalSGD
-from manyheads.core.contract import Batch
 from manyheads.core.trees import State, Tree
-from manyheads.engines.cohort import LocalCohort
-from manyheads.models import ReluNet, build_model
+from manyheads.data import Federation
+from manyheads.models import Model, ReluNet, build_model
 from manyheads.run import Evaluate, simulate
+from manyheads.theory.deng2022.lemmas import perturbation, semi_smoothness, stochastic_gradient
+from manyheads.theory.deng2022.network import Layers, spectral, top_layer
 from manyheads.theory.facts import fitted_contraction, number
-from manyheads.theory.landscape import Landscape
+from manyheads.theory.landscape import Landscape, Traced
 from manyheads.theory.paper import Say
 
 if TYPE_CHECKING:
     from manyheads.theory.deng2022.paper import Deng2022
 
-__all__ = ["Traced", "measure"]
+__all__ = ["measure", "network"]
 
 SMALLEST = 1e-24
 """losses below are rounding: the run is over"""
 
 
-class Traced(LocalCohort):
-    """A cohort that keeps the points at which its clients take gradients: their local models, step by step."""
-
-    def __init__(self, *args: Any, **more: Any) -> None:
-        super().__init__(*args, **more)
-        self.visited: list[Tree] = []
-
-    def gradient(self, params: Tree, on: Batch) -> Tree:
-        self.visited.append(params)
-        return super().gradient(params, on)
+def network(paper: Deng2022) -> tuple[Federation, Model]:
+    """The clients, and the network at its start."""
+    federation = paper.federation()
+    spec = ReluNet(width=paper.width, depth=paper.depth)
+    return federation, build_model(spec, federation.sample_shape, federation.outputs, paper.seed, "float64")
 
 
 def measure(paper: Deng2022, phi: float, say: Say) -> dict[str, Any]:
     """One run and the ratios of its quantities to the expressions that bound them."""
     say(f"width {paper.width}, depth {paper.depth}, {paper.tau} local steps")
-    federation = paper.federation()
-    spec = ReluNet(width=paper.width, depth=paper.depth)
-    model = build_model(spec, federation.sample_shape, federation.outputs, paper.seed, "float64")
+    federation, model = network(paper)
     algorithm = LocalSGD(gradient=paper.gradient, steps=paper.tau, lr=paper.eta)
     states: list[State] = []
     simulate(
@@ -56,12 +51,28 @@ def measure(paper: Deng2022, phi: float, say: Say) -> dict[str, Any]:
     loss = [float(land.losses(land.flat(w)).mean()) for w in path]
     done = next((c for c, value in enumerate(loss) if value < SMALLEST), len(loss))
     path, loss = path[:done], loss[:done]
-    square = [float(land.gradients(land.flat(w)).mean(dim=0).square().sum()) for w in path]
+    slopes = [land.gradients(land.flat(w)).mean(dim=0) for w in path]
     far = [float(land.flat(w - path[0]).norm()) for w in path]
     chosen = np.unique(np.linspace(0, min(done, paper.rounds) - 1, paper.views).astype(int)).tolist()
-    omega = max(_spectral(path[c] - path[0]) for c in (*chosen, -1))
+    omega = max(spectral(path[c] - path[0]) for c in (*chosen, -1))
     local = [{"round": c + 1} | _local(paper, land, algorithm, path[c], c + 1, loss[c], omega) for c in chosen]
-    return _summary(paper, phi, loss, square, far, omega, local)
+    found = _summary(paper, phi, loss, [float(g.square().sum()) for g in slopes], far, omega, local)
+    moves = [b - a for a, b in pairwise(path)]
+    linear = [float(slope @ land.flat(move)) for slope, move in zip(slopes, moves, strict=False)]  # none from the last
+    found["ratios"] |= {
+        "semi_smoothness": semi_smoothness(moves, loss, linear, omega, paper.width, paper.outputs),
+        **_layers(paper, model, federation, [path[c] for c in chosen]),
+    }
+    return found
+
+
+def _layers(paper: Deng2022, model: Model, federation: Federation, path: list[Tree]) -> dict[str, float]:
+    """Lemma 3 at some points of a run, and Lemma 7, the largest over them."""
+    x, y = (torch.from_numpy(v) for v in (federation.train.x, federation.train.y))
+    points = [(w, Layers.of(w, top_layer(model), x)) for w in path]
+    drawn = [stochastic_gradient(at, y, paper.clients) for _, at in points]
+    largest = {f"stochastic_{key}": max(at[key] for at in drawn) for key in drawn[0]}
+    return perturbation(points) | largest
 
 
 def _summary(
@@ -79,8 +90,7 @@ def _summary(
     lower = [u * n**2 / phi for u in upper]
     fit = fitted_contraction(loss, SMALLEST, math.inf)
     rate = -math.log(fit["contraction"]) if fit else math.nan
-    gain = paper.eta * paper.tau * m_d * phi / n**2 * (n if paper.single else 1)
-    R0 = n**5 * math.log(paper.width) ** 2 / phi**2
+    gain = paper.eta * paper.scale * paper.tau * m_d * phi / n**2
     return {
         "measured": {
             "fit": fit,
@@ -94,7 +104,6 @@ def _summary(
         },
         "ratios": {
             "rate": number(rate / gain),
-            "rate_times_R0": number(rate * R0) if paper.single else None,
             "gradient_upper": max(upper),
             "gradient_lower": min(lower),
             "distance": max(far) / (n**2 / phi * math.sqrt(loss[0] / m_d)),
@@ -132,7 +141,7 @@ def _local(
     change = float((land.gradients(last) - land.gradients(first)).square().sum(dim=1).mean())
     outputs = float((land.outputs(last) - land.outputs(first)).square().sum(dim=2).max())
     own = [cohort.visited[-1].map(lambda v, i=i: v[i]) for i in range(len(land))]
-    apart = float(np.mean([_spectral(params - start) ** 2 for params in own]))
+    apart = float(np.mean([spectral(params - start) ** 2 for params in own]))
     slack = omega ** (2 / 3) * L**5 + omega**2 * L**6
     semi = m_d * (L**4 * apart + slack * math.log(paper.width) * loss)
     losses = torch.stack(relative)
@@ -141,12 +150,8 @@ def _local(
         "falls": bool((losses.diff(dim=0) <= 1e-12).all()),
         "local_loss": losses.mean(dim=1).tolist(),
         "deviation": deviation,
-        "deviation_ratio": max(deviation) / (paper.eta**2 * paper.tau**2 * m_d * paper.samples * loss),
+        # n times a sample's gradient moves a model n times as far
+        "deviation_ratio": max(deviation) / ((paper.eta * paper.scale * paper.tau) ** 2 * m_d * paper.samples * loss),
         "semi_ratio": change / semi if semi else 0.0,
         "outputs_ratio": outputs / (L**3 * apart) if apart else 0.0,
     }
-
-
-def _spectral(tree: Tree) -> float:
-    """``||W||_2`` of all layers: the largest spectral norm of one."""
-    return max(float(torch.linalg.matrix_norm(v, 2)) for v in tree.values())

@@ -3,42 +3,32 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
-from manyheads.core.errors import UserError
 from manyheads.core.randomness import Purpose, generator
 from manyheads.core.settings import as_dict, build, settings
 from manyheads.data import Federation, Samples
+from manyheads.theory.deng2022.by_data import by_data, by_data_figure
+from manyheads.theory.deng2022.lemmas import LEMMA_3
+from manyheads.theory.deng2022.local_sgd import local_sgd, local_sgd_figure
 from manyheads.theory.deng2022.measure import measure
+from manyheads.theory.deng2022.separation import separated, separation
 from manyheads.theory.facts import condition, within
-from manyheads.theory.paper import Say
+from manyheads.theory.paper import Say, Sweep
 
 if TYPE_CHECKING:
     import altair as alt
 
-__all__ = ["Deng2022", "separation"]
-
-TRIES = 1000
-"""inputs rejected before the separation is refused"""
-
-
-def separation(x: np.ndarray) -> float:
-    """phi of Assumption 1: the least distance of two inputs.
-
-    >>> separation(np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])) == 2**0.5
-    True
-    """
-    from scipy.spatial.distance import pdist
-
-    return float(pdist(x.reshape(len(x), -1)).min())
+__all__ = ["Deng2022"]
 
 
 @settings
 class Deng2022:
-    """Local GD and Local SGD on a deep ReLU network whose top layer is fixed: Theorems 1 and 2, Lemmas 2 and 4 to 6.
+    """Local GD and Local SGD on a deep ReLU network whose top layer is fixed: Theorems 1 and 2, Lemmas 1 to 9.
 
     Inputs are random on the unit sphere, at least ``separation`` apart, with random targets of norm 1. The paper names no
     constants: what it bounds by O(.) or Omega(.) is shown as the measured quantity over the expression in the brackets,
@@ -50,6 +40,12 @@ class Deng2022:
 
     name: ClassVar[str] = "deng2022"
     title: ClassVar[str] = "Deng et al. 2022: Local SGD trains wide ReLU networks at a linear rate (Theorems 1 and 2)"
+    sweeps: ClassVar[Mapping[str, Sweep]] = {
+        "data": Sweep("gradients and rates by K, n and phi: Lemma 2 needs K n", by_data, by_data_figure),
+        "local-sgd": Sweep(
+            "Local SGD at Theorem 2's own step size: its rate, and Lemmas 7 and 9", local_sgd, local_sgd_figure
+        ),
+    }
 
     width: Annotated[int, Field(ge=2)] = 256
     """neurons per layer, m"""
@@ -87,30 +83,21 @@ class Deng2022:
     @property
     def eta(self) -> float:
         """The step size. It shrinks as 1/(m tau), as both theorems have it."""
-        return self.step * self.outputs / (self.width * self.depth * self.tau * (self.samples if self.single else 1))
+        return self.step * self.outputs / (self.width * self.depth * self.tau * self.scale)
 
     @property
     def single(self) -> bool:
         return self.gradient == "single"
 
+    @property
+    def scale(self) -> int:
+        """What Algorithm 1 multiplies a gradient by: n if it is that of one sample."""
+        return self.samples if self.single else 1
+
     def federation(self) -> Federation:
         rng = generator(self.seed, Purpose.DATA)
-        count, rejected = self.clients * self.samples, 0
-        x = np.empty((0, self.dim))
-        while len(x) < count:
-            one = rng.normal(size=self.dim)
-            one /= np.linalg.norm(one)
-            if len(x) and np.linalg.norm(x - one, axis=1).min() < self.separation:
-                rejected += 1
-                if rejected == TRIES:
-                    raise UserError(
-                        f"{count} inputs do not fit on the unit sphere so far apart",
-                        where="separation",
-                        given=self.separation,
-                        fix="take a smaller separation, fewer samples or a larger dim",
-                    )
-                continue
-            x = np.vstack([x, one])
+        count = self.clients * self.samples
+        x = separated(rng, count, self.dim, self.separation)
         y = rng.normal(size=(count, self.outputs))
         y /= np.linalg.norm(y, axis=1, keepdims=True)
         samples = Samples(x, y, np.arange(self.clients + 1) * self.samples)
@@ -141,34 +128,41 @@ class Deng2022:
         }
 
     @staticmethod
-    def figure(facts: dict[str, Any]) -> alt.HConcatChart | alt.ConcatChart:
+    def figure(facts: dict[str, Any]) -> alt.VConcatChart | alt.ConcatChart:
         """The loss at several widths and numbers of local steps, and what has to stay in a band as the width grows."""
         from manyheads.theory.deng2022.figure import figure
 
         return figure(facts)
 
     def _conditions(self, phi: float) -> list[dict[str, Any]]:
-        """What the theorems ask for, their hidden constants taken as 1."""
+        """What the run's theorem asks for, hidden constants taken as 1."""
         n, L, log_m, d = self.samples, self.depth, math.log(self.width), self.outputs
         power, logs, phis = (18, 5, 3) if self.single else (16, 3, 5)
         wide = self.clients * d * n**power * L**12 * log_m**logs / phi**phis
         scale = d * phi / (self.tau * n**3 * log_m**2) if self.single else d * n**2 / (phi * self.tau)
-        eta_most = scale / self.width
-        stable = d / (2 * self.tau * L**2 * self.width)
-        return [
+        conditions = [
             condition("separated inputs: phi (Assumption 1)", phi > 0, phi, "> 0"),
             condition("width: m", self.width >= wide, self.width, f"of order {wide:.1e} or more"),
-            condition("step size: eta", None, self.eta, f"of order {eta_most:.2e}, constant not named"),
-            condition(
-                "step size: eta, in the proof (A.2.2)", None, self.eta, f"of order {stable:.2e} or less, not named"
-            ),
         ]
+        if self.single:  # the proof loses a factor 1/phi of the distance from the start
+            wide /= phi**2
+            needs = f"of order {wide:.1e} or more"
+            conditions.append(condition("width: m, with the proof's 1/phi", self.width >= wide, self.width, needs))
+        needs = f"of order {scale / self.width:.2e}, constant not named"
+        conditions.append(condition("step size: eta", None, self.eta, needs))
+        if not self.single:
+            stable = f"of order {d / (2 * self.tau * L**2 * self.width):.2e} or less, not named"
+            conditions.append(condition("step size: eta, in the proof (A.2.2)", None, self.eta, stable))
+        return conditions
 
 
 def _compared(name: str, value: int, found: dict[str, Any]) -> dict[str, Any]:
     """A run as a row of a table."""
     measured, fit, ratios = found["measured"], found["measured"]["fit"], found["ratios"]
-    chosen = ("gradient_upper", "gradient_lower", "deviation", "outputs", "outputs_m_d", "distance")
+    chosen = (
+        "gradient_upper", "gradient_lower", "deviation", "outputs", "outputs_m_d", "distance", "semi_smoothness", *LEMMA_3,
+        "stochastic_mean", "stochastic_largest",
+    )  # fmt: skip
     return {
         name: value,
         "rate": measured["rate"],

@@ -12,16 +12,26 @@ __all__ = ["figure"]
 
 
 def figure(facts: dict[str, Any]) -> alt.HConcatChart | alt.ConcatChart:
-    """The theorem's average against its bound, and every lemma's measurement against its own."""
+    """The theorem's average against its bound, the drift within a round, and every lemma's measurement and bound."""
     series = facts["series"]
     mean = {
         "bound of Theorem 4.5": series["bound"],
+        "the same with 96 for 192": series["bound_corrected"],
         "its first term": series["bound_first_term"],
         "measured": series["mean_gradient_square"],
     }
     left = lines(rows_of(mean), "mean of |grad F|² over the rounds", "round", log=True)
-    both = left | _spans([*facts["lemmas"], *facts["similarity"]])
-    return both.resolve_scale(color="independent", strokeDash="independent")
+    steps = {
+        "bound (59a)": "bound_mean",
+        "recursion (67), of its proof": "bound_recursion_mean",
+        "measured, largest of some rounds": "drift",
+    }
+    apart = [
+        {"line": line, "x": row["step"], "y": row[key]} for line, key in steps.items() for row in facts["local_steps"]
+    ]
+    middle = lines(apart, "mean distance of local iterates from their mean", "local step t", log=True, points=True)
+    every = left | middle | _spans([*facts["lemmas"], *facts["similarity"]])
+    return every.resolve_scale(color="independent", strokeDash="independent")
 
 
 def _spans(rows: list[dict[str, Any]]) -> alt.LayerChart:
@@ -37,4 +47,4 @@ def _spans(rows: list[dict[str, Any]]) -> alt.LayerChart:
         x=alt.X("value:Q", scale=alt.Scale(type="log"), axis=axis, title="measured along the run, and its bound"),
         color=alt.Color("end:N", title=None, legend=alt.Legend(orient="bottom")),
     )
-    return chart.properties(width=300, height=240)
+    return chart.properties(width=300, height=320)

@@ -13,9 +13,12 @@ from manyheads.theory.fallah2020.smoothness import Constants, spectral
 from manyheads.theory.landscape import Landscape
 
 __all__ = [
-    "bias_F", "bias_without_noise", "gamma_F2", "meta_gradients", "meta_smoothness", "sigma_F2", "smoothness_F", "stochastic_bias",
+    "CORRECTED", "PRINTED", "bias_F", "bias_without_noise", "gamma_F2", "meta_gradients", "meta_smoothness", "sigma_F2", "smoothness_F", "stochastic_bias",
     "stochastic_error",
 ]  # fmt: skip
+
+PRINTED, CORRECTED = 192, 96
+"""of gamma_G^2 in Lemma 4.4: as it is stated, and as its proof gives it"""
 
 
 def smoothness_F(c: Constants, alpha: float) -> float:
@@ -44,9 +47,12 @@ def sigma_F2(c: Constants, algorithm: PerFedAvg) -> float:
     return 6 * c.sigma_G**2 * noise + 2 * (alpha * c.rho * algorithm.delta) ** 2 * c.B**4
 
 
-def gamma_F2(c: Constants, alpha: float) -> float:
-    """Lemma 4.4: ``1/n sum_i ||grad F_i - grad F||^2 <= 3 B^2 alpha^2 gamma_H^2 + 192 gamma_G^2``."""
-    return 3 * (c.B * alpha * c.gamma_H) ** 2 + 192 * c.gamma_G**2
+def gamma_F2(c: Constants, alpha: float, factor: float = PRINTED) -> float:
+    """Lemma 4.4: ``1/n sum_i ||grad F_i - grad F||^2 <= 3 B^2 alpha^2 gamma_H^2 + 192 gamma_G^2``.
+
+    The proof gives 96 for 192: (50) is ``2 (1 + (alpha L)^2) gamma_G^2``, at most 4 and not 8 times ``gamma_G^2``.
+    """
+    return 3 * (c.B * alpha * c.gamma_H) ** 2 + factor * c.gamma_G**2
 
 
 def bias_without_noise(c: Constants, algorithm: PerFedAvg) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -16,15 +16,18 @@ from manyheads.core.round_end import RoundEnd
 from manyheads.core.settings import settings
 from manyheads.core.trees import State
 from manyheads.data import Federation, Samples
-from manyheads.models import MLP, build_model
+from manyheads.models import MLP, Model, build_model
 from manyheads.run import Evaluate, simulate
 from manyheads.theory.facts import condition, within
-from manyheads.theory.fallah2020.meta import gamma_F2, sigma_F2, smoothness_F
+from manyheads.theory.fallah2020.by_rounds import by_rounds, by_rounds_figure
+from manyheads.theory.fallah2020.by_samples import by_samples, by_samples_figure
+from manyheads.theory.fallah2020.drift import DRIFTS, drift
+from manyheads.theory.fallah2020.meta import CORRECTED, gamma_F2, sigma_F2, smoothness_F
 from manyheads.theory.fallah2020.similarity import similarity
 from manyheads.theory.fallah2020.smoothness import Constants, estimate, known_for_softmax, view_at
 from manyheads.theory.fallah2020.theorem import lemmas, theorem
 from manyheads.theory.landscape import Landscape, points_of
-from manyheads.theory.paper import Say
+from manyheads.theory.paper import Say, Sweep
 
 if TYPE_CHECKING:
     import altair as alt
@@ -46,6 +49,12 @@ class Fallah2020:
 
     name: ClassVar[str] = "fallah2020"
     title: ClassVar[str] = "Fallah et al. 2020: Per-FedAvg finds a stationary point of the meta-loss (Theorem 4.5)"
+    sweeps: ClassVar[Mapping[str, Sweep]] = {
+        "rounds": Sweep(
+            "how many rounds eps needs: K tau of order 1 / eps^2, at a fixed beta", by_rounds, by_rounds_figure
+        ),
+        "samples": Sweep("gamma_G and gamma_H against the number of samples", by_samples, by_samples_figure),
+    }
 
     model: Literal["softmax", "tanh", "elu"] = "softmax"
     """softmax regression (constants known), or a network with a hidden layer (constants estimated)"""
@@ -108,6 +117,12 @@ class Fallah2020:
         samples = Samples.of(train)
         return Federation("fallah2020", samples, samples, "classification", self.classes)
 
+    def problem(self) -> tuple[Federation, Model]:
+        """The clients, and the model at its start."""
+        federation = self.federation()
+        spec = MLP(hidden=()) if self.model == "softmax" else MLP(hidden=(self.hidden,), activation=self.model)
+        return federation, build_model(spec, federation.sample_shape, federation.outputs, self.seed, "float64")
+
     def algorithm(self, beta: float) -> PerFedAvg:
         batch = min(self.batch, self.samples)
         return PerFedAvg(
@@ -117,9 +132,7 @@ class Fallah2020:
 
     def run(self, say: Say) -> dict[str, Any]:
         """Train, then measure at some points of the run; the facts as plain values."""
-        federation = self.federation()
-        spec = MLP(hidden=()) if self.model == "softmax" else MLP(hidden=(self.hidden,), activation=self.model)
-        model = build_model(spec, federation.sample_shape, federation.outputs, self.seed, "float64")
+        federation, model = self.problem()
         clients = Landscape(model, federation, self.seed)
         alone, shares = points_of(federation)
         points = Landscape(model, alone, self.seed)
@@ -131,10 +144,11 @@ class Fallah2020:
         beta = self.beta or share / (10 * self.tau * smoothness_F(first, self.alpha))
         algorithm = self.algorithm(beta)
         states: list[State] = []
-        simulate(
+        run = simulate(
             algorithm, model, federation, rounds=self.rounds, participation=self.participation, seed=self.seed,
-            evaluate=Evaluate(every=self.rounds), on_round=_watching(states, say, self.rounds),
+            evaluate=Evaluate(every=self.rounds), monitor=("drift", *DRIFTS), on_round=_watching(states, say, self.rounds),
         )  # fmt: skip
+        monitors = {name: [record["monitors"][name] for record in run.history] for name in ("drift", *DRIFTS)}
         path = [start, *(clients.flat(state.model) for state in states)]
         iterates = [clients.flat(state.iterate) for state in states]
 
@@ -144,6 +158,11 @@ class Fallah2020:
         estimated = estimate(views, shares)
         constants = known or estimated
         conditions = self._conditions(constants, beta, known is not None)
+        found = theorem(clients, algorithm, constants, estimated, path, iterates)
+        found["series"] |= monitors
+        apart = drift(
+            clients, algorithm, constants, [(at + 1, path[at]) for at in chosen if at < self.rounds], monitors
+        )
         say("errors of the stochastic gradients")
         return {
             "beta": beta,
@@ -155,11 +174,13 @@ class Fallah2020:
                 "L_F": smoothness_F(constants, self.alpha),
                 "sigma_F^2": sigma_F2(constants, algorithm),
                 "gamma_F^2": gamma_F2(constants, self.alpha),
+                "gamma_F^2_corrected": gamma_F2(constants, self.alpha, CORRECTED),
             },
             "conditions": conditions,
             "within_assumptions": within(conditions),
-            **theorem(clients, algorithm, constants, estimated, path, iterates),
-            "lemmas": lemmas(clients, algorithm, constants, views, self.draws),
+            **found,
+            "local_steps": apart["steps"],
+            "lemmas": [*lemmas(clients, algorithm, constants, views, self.draws), *apart["rows"]],
             **similarity(federation, views),
             "measured_after": chosen,
         }

@@ -34,17 +34,17 @@ def against(name: str, what: str, measured: float, bound: float) -> dict[str, An
     }
 
 
-def similarity(federation: Federation, views: list[View]) -> dict[str, Any]:
+def similarity(federation: Federation, views: list[View], transport: bool = True) -> dict[str, Any]:
     """gamma_G and gamma_H against (19), from total variation, and (22), from 1-Wasserstein, at the points of a run.
 
     The distance of two samples is the Euclidean one of (x, one-hot y). The constants of (18) and (21) are taken at each
     w, the largest over the finite set of samples: the proofs use no more. The rows are those of the w with the largest
-    ratio. Beyond 1000 samples the Wasserstein distance is sliced, hence too small for a bound, and (22) is left out.
+    ratio. Beyond 1000 samples the Wasserstein distance is sliced, hence too small for a bound, and (22) is left out; so it is without ``transport``.
     """
     alone, shares = points_of(federation)
     pooled = _embedded(federation.train.x, federation.train.y, federation.outputs)
     own = [_embedded(*federation.train.client(i), federation.outputs) for i in range(len(federation))]
-    exact = len(pooled) <= EXACT_UP_TO
+    exact = transport and len(pooled) <= EXACT_UP_TO
     tv = [total_variation(share, shares.mean(axis=0)) for share in shares]
     w1 = [wasserstein1(z, pooled, method="exact" if exact else "sliced") for z in own]
     place = torch.from_numpy(_embedded(alone.train.x, alone.train.y, federation.outputs))
