@@ -30,6 +30,7 @@ from manyheads.core.contract import ALGORITHMS
 from manyheads.core.machine import machine_facts
 from manyheads.core.randomness import Purpose, torch_seeded
 from manyheads.data import Classes, Digits, Federation, LinearTasks, federate
+from manyheads.models import MLP
 
 MONITORS = ("cka", "head_diversity", "drift")
 KEPT = {
@@ -76,9 +77,10 @@ def cases() -> Iterator[tuple[str, Callable[[], str]]]:
     for name, algorithm in sorted(ALGORITHMS.items()):
         if name == "fedrep-linear":
             continue
+        model = MLP(norm="layer") if name == "fedbn" else "mlp"
         for mode in ("auto", "loop", "stacked"):
-            yield f"{name}, {mode}", _run(algorithm(), "mlp", digits, mode=mode, monitor=MONITORS)
-        yield f"{name}, two workers", _run(algorithm(), "mlp", digits, workers=2, participation=1.0)
+            yield f"{name}, {mode}", _run(algorithm(), model, digits, mode=mode, monitor=MONITORS)
+        yield f"{name}, two workers", _run(algorithm(), model, digits, workers=2, participation=1.0)
     linear = LinearTasks(clients=20, dim=10, rank=2, samples=30).federation(seed=0)
     for name in ("fedrep-linear", "fedavg", "dsgd", "perfedavg"):
         monitor = ("principal_angle",)
@@ -104,6 +106,9 @@ def cases() -> Iterator[tuple[str, Callable[[], str]]]:
             ),
         ),
     )
+    for kind in ("sgd", "adam", "yogi", "adagrad"):
+        stepped = mh.FedRep(head_epochs=2, server=mh.ServerOptimizer(kind=kind))
+        yield f"server {kind}, fedrep", _run(stepped, "mlp", digits, schedule=mh.Schedule(kind="cosine"))
     yield "adam", _run(mh.FedAvg(), "mlp", digits, finetune=mh.FineTune(scope="head", epochs=2, optimizer="adam"))
     yield "compare", _compared
     for paper in ("collins2021", "collins2022", "deng2022", "fallah2020"):

@@ -28,17 +28,14 @@ SIZES: dict[str, list[int]] = {
 
 def measure(what: str, size: int) -> dict[str, float]:
     """FedAvg, one epoch at batch 10, in this process."""
-    from workloads import classified
+    from workloads import classified, mlp_of
 
     from manyheads import Engine, Evaluate, FedAvg, simulate
-    from manyheads.models import MLP, build_model
 
     clients = size if what == "clients a round" else 16
     parameters = size if what == "parameters" else 100_000 if what == "workers" else 10_000
-    inputs = 100
-    width = round(((inputs + 10) ** 2 / 4 + parameters) ** 0.5 - (inputs + 10) / 2)  # inputs-width-width-10
-    federation = classified(clients, 200 if what == "workers" else 20, (inputs,))
-    model = build_model(MLP(hidden=(width, width)), (inputs,), 10, seed=0)
+    federation = classified(clients, 200 if what == "workers" else 20, (100,))
+    model = mlp_of(parameters)
     run = simulate(
         FedAvg(),
         model,

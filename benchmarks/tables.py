@@ -141,6 +141,21 @@ def costs(result: dict[str, Any]) -> str:
     return table(["constant", "used", "where the ratio is 1", "ratios measured"], rows)
 
 
+def cluster(result: dict[str, Any]) -> str:
+    rows = [
+        [
+            f"{row['parameters']:,}",
+            str(row["chunks"]),
+            f"**{spread(row['ratios'], '.2f')}**",
+            *(spread(row[f"{who}_seconds"], ".3f") for who in ("local", "ray")),
+            *(spread(row[f"{who}_startup"]) for who in ("local", "ray")),
+        ]
+        for row in result["rows"]
+    ]
+    head = ["parameters", "chunks", "actors over workers", "workers, s a round", "actors, s a round"]
+    return table([*head, "workers, start-up s", "actors, start-up s"], rows)
+
+
 def told(result: dict[str, Any], name: str) -> str:
     return "; ".join(
         f"{row.get('parameters', row.get('work')):,}: {quartiles(row['ratios'])}" for row in result["rows"][name]
@@ -158,6 +173,7 @@ def main() -> None:
         "startup": ("startup", startup),
         "forms": ("forms", forms),
         "costs": ("costs", costs),
+        "cluster": ("cluster", cluster),
     }
     for name, (source, make) in tables.items():
         result = json.loads((HERE / "results" / f"{source}.json").read_text(encoding="utf-8"))

@@ -8,18 +8,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from torch import nn
+from torch import Tensor, nn
+from torch.nn import functional
 
 from manyheads import SGD, Engine, Evaluate, FedAvg, FedRep, FedRepLinear, Model, PerFedAvg
 from manyheads.core.contract import Algorithm
 from manyheads.core.randomness import Purpose, torch_seeded
 from manyheads.data import Federation, LinearTasks, Samples
-from manyheads.models import MODELS, LinearRepresentation, ReluNet, build_model
+from manyheads.models import MLP, MODELS, LinearRepresentation, ReluNet, build_model
 from manyheads.models.lstm import TokenReader
 from manyheads.run.simulate import run_training
 from manyheads.run.training import Training
 
-__all__ = ["WORKLOADS", "Workload", "known"]
+__all__ = ["WORKLOADS", "Workload", "classified", "known", "mlp_of"]
 
 NEVER = 10**9
 SGD_PLAIN = SGD(lr=0.01, momentum=0.0)
@@ -60,6 +61,12 @@ class Workload:
         config = {"data": {"name": "custom"}, "model": {"name": "custom"}}
         training = self.training(workers)
         run_training(self.algorithm, self.model(), self.federation(), training, config, None, on_round=on_round)
+
+
+def mlp_of(parameters: int, inputs: int = 100) -> Model:
+    """An MLP inputs-width-width-10 with about so many parameters."""
+    width = round(((inputs + 10) ** 2 / 4 + parameters) ** 0.5 - (inputs + 10) / 2)
+    return build_model(MLP(hidden=(width, width)), (inputs,), 10, seed=0)
 
 
 def classified(clients: int, samples: int, shape: tuple[int, ...], classes: int = 10, test: int = 1) -> Federation:
@@ -107,6 +114,26 @@ def relu(width: int, depth: int) -> Callable[[], Model]:
     return lambda: build_model(ReluNet(width=width, depth=depth), (784,), 10, seed=0)
 
 
+class OwnMLP(nn.Module):
+    """The MLP as people write it: a class with functions in its forward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc1, self.fc2, self.fc3 = nn.Linear(784, 512), nn.Linear(512, 256), nn.Linear(256, 64)
+        self.head = nn.Linear(64, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.view(x.size(0), -1)
+        for layer in (self.fc1, self.fc2, self.fc3):
+            x = functional.relu(layer(x))
+        return self.head(x)
+
+
+def own_mlp() -> Model:
+    with torch_seeded(0, Purpose.MODEL):
+        return Model(OwnMLP(), head="head")
+
+
 def femnist() -> Federation:
     return classified(15, 148, (784,))
 
@@ -141,6 +168,23 @@ WORKLOADS = {
             "FedRep, the same MLP and clients, 10 epochs on the head and 5 on the body",
             FedRep(head_epochs=10, body_epochs=5, batch=10),
             named("femnist-mlp", (784,)),
+            femnist,
+            7,
+        ),
+        Workload(
+            "class-fedavg",
+            "FedAvg, the same MLP written as a class with functional.relu in its forward",
+            FedAvg(epochs=1, batch=10),
+            own_mlp,
+            femnist,
+            4.5,
+            rounds=3,
+        ),
+        Workload(
+            "class-fedrep",
+            "FedRep, the same class",
+            FedRep(head_epochs=10, body_epochs=5, batch=10),
+            own_mlp,
             femnist,
             7,
         ),

@@ -8,32 +8,42 @@ from itertools import pairwise
 import pytest
 import reference
 import torch
-from problems import ConvNet, images, ragged, small_net
+from problems import ConvNet, images, normed_net, ragged, small_net
 
 from manyheads import (
+    ANIL,
     APFL,
     DSGD,
+    IFCA,
     L2GD,
+    MRMTL,
     SGD,
     Ditto,
     Engine,
     FedAvg,
+    FedBABU,
+    FedBN,
     FedMTL,
     FedPer,
     FedProx,
     FedRep,
     FedRepLinear,
+    FedRoD,
     LGFedAvg,
     Local,
     LocalSGD,
     Model,
     PerFedAvg,
+    PFedMe,
+    Reptile,
     Scaffold,
+    ServerOptimizer,
     Tree,
     simulate,
 )
 from manyheads.core.contract import ALGORITHMS
 from manyheads.core.randomness import Purpose, torch_seeded
+from manyheads.core.server import without_moments
 from manyheads.data import LinearTasks
 from manyheads.models import LinearRepresentation, ReluNet
 from manyheads.run.training import Training
@@ -65,17 +75,34 @@ METHODS = [
     L2GD(eta=2.0, lam=0.5, p=0.5, batch=5),
     FedMTL(epochs=2, batch=5, sgd=OPT, lam=0.02),
     FedMTL(epochs=2, batch=5, sgd=OPT, lam=0.1, relations="mean"),
+    FedBABU(epochs=2, batch=5, sgd=OPT),
+    MRMTL(epochs=2, batch=5, sgd=OPT, lam=0.4),
+    Reptile(epochs=2, batch=5, sgd=OPT, server=ServerOptimizer(kind="sgd", lr=0.3, momentum=0.0)),
+    PFedMe(lam=2.0, steps=3, inner_steps=4, lr=0.1, eta=0.2, batch=5),
+    ANIL(variant="exact", alpha=0.3, beta=0.1, steps=3, batch=4, outer_batch=5),
+    ANIL(variant="exact", alpha=0.3, beta=0.1, steps=2, batch=4, outer_batch=5, inner_steps=3),
+    ANIL(variant="fo", alpha=0.3, beta=0.1, steps=3, batch=4, outer_batch=5),
+    FedRoD(epochs=2, batch=5, sgd=SGD(lr=0.05, momentum=0.5)),
+    FedRoD(steps=3, batch=0, sgd=SGD(lr=0.2, momentum=0.0)),
+    IFCA(clusters=3, epochs=2, batch=5, sgd=OPT),
+    FedAvg(epochs=2, batch=5, sgd=OPT, server=ServerOptimizer(kind="sgd", lr=0.7, momentum=0.6)),
+    FedRep(head_epochs=1, batch=5, sgd=OPT, server=ServerOptimizer(kind="adam", lr=0.05, tau=0.01)),
+    FedProx(epochs=1, batch=5, sgd=OPT, server=ServerOptimizer(kind="yogi", lr=0.05, tau=0.01)),
+    Ditto(epochs=1, batch=5, sgd=OPT, server=ServerOptimizer(kind="adagrad", lr=0.05, momentum=0.0)),
+    Scaffold(epochs=1, batch=5, lr=0.05, server=ServerOptimizer(kind="adam", lr=0.05, tau=0.01)),
+    DSGD(batch=5, lr=0.2, server=ServerOptimizer(kind="adam", lr=0.05, tau=0.01)),
 ]
 LINEAR = [
     FedRepLinear(eta=0.3),
     FedRepLinear(eta=0.3, batch=8, head_steps=10, head_lr=0.2),
     FedRepLinear(eta=0.3, start="given", head_steps=1, head_lr=0.2),
 ]
+NORMED = [FedBN(epochs=2, batch=5, sgd=OPT)]
 ROUNDS = 4
 
 
 def test_every_method_is_here():
-    assert {a.name for a in (*METHODS, *LINEAR)} == ALGORITHMS.keys()
+    assert {a.name for a in (*METHODS, *LINEAR, *NORMED)} == ALGORITHMS.keys()
 
 
 NET, FEDERATION = small_net(), ragged()
@@ -95,7 +122,7 @@ def agrees(algorithm, module, head, federation, mode, participation=0.6, atol=1e
         class_weights=class_weights,
     )  # fmt: skip
     compared = 0
-    for name, value in run.server.items():
+    for name, value in without_moments(run.server).items():
         if algorithm.name == "l2gd":
             continue  # holds the last mean that was needed, not the last mean
         wanted = plain.server[name]
@@ -124,6 +151,12 @@ def _pairs(value, wanted):
 @pytest.mark.parametrize("algorithm", METHODS, ids=str)
 def test_equals_the_plain_loop(algorithm, mode):
     agrees(algorithm, NET, "4", FEDERATION, mode)
+
+
+@pytest.mark.parametrize("mode", ["loop", "stacked", "auto"])
+@pytest.mark.parametrize("algorithm", NORMED, ids=str)
+def test_equals_the_plain_loop_on_a_model_with_norm_layers(algorithm, mode):
+    agrees(algorithm, normed_net(), "3", FEDERATION, mode)
 
 
 @pytest.mark.parametrize("mode", ["loop", "stacked"])
@@ -213,7 +246,7 @@ class Hidden(torch.nn.Module):
         self.chain = chain
 
     def forward(self, x):
-        return self.chain(x)
+        return 1 * self.chain(x)
 
 
 def test_a_fixed_top_layer():

@@ -8,7 +8,12 @@ import numpy as np
 
 from manyheads.engines.ways import DIVIDED_ABOVE, STACK_BELOW, Mode
 
-__all__ = ["chunked"]
+__all__ = ["chunked", "chunked_to_predict"]
+
+FEW = 64
+"""chunks that keep the processes of a machine busy"""
+HELD = 64 * 2**20
+"""bytes of personal states and samples in a chunk that is only to predict"""
 
 
 def chunked(clients: Sequence[int], sizes: np.ndarray, parameters: int, mode: Mode) -> list[list[int]]:
@@ -28,7 +33,27 @@ def chunked(clients: Sequence[int], sizes: np.ndarray, parameters: int, mode: Mo
     count = len(clients) if mode == "loop" and not small else max(least, -(-len(clients) // most))
     if count > 2:
         count += -count % 4  # a multiple of 4, so that 2 or 4 workers get equally many
-    count = min(count, len(clients))
+    return _divided(clients, sizes, min(count, len(clients)))
+
+
+def chunked_to_predict(
+    clients: Sequence[int], sizes: np.ndarray, parameters: int, mode: Mode, personal: int, sample: int
+) -> list[list[int]]:
+    """As :func:`chunked`, but of a large population no more chunks than memory needs: predicting gains nothing by them.
+
+    ``personal`` and ``sample`` are the bytes of a client's own state, and of a sample.
+
+    >>> many = chunked_to_predict(range(100_000), np.full(100_000, 5), 4_000, "auto", personal=800, sample=100)
+    >>> len(many), max(map(len, many))
+    (64, 1563)
+    """
+    usual = chunked(clients, sizes, parameters, mode)
+    held = len(clients) * personal + int(sizes.sum()) * sample
+    few = max(FEW, -(-held // HELD))
+    return usual if len(usual) <= few else _divided(clients, sizes, few)
+
+
+def _divided(clients: Sequence[int], sizes: np.ndarray, count: int) -> list[list[int]]:
     if len(set(sizes.tolist())) == 1:  # chunks of neighbours, whose samples are adjacent in memory
         return [part.tolist() for part in np.array_split(np.asarray(clients), count)]
     largest_first = np.argsort(-sizes, kind="stable")

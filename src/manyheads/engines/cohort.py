@@ -26,6 +26,7 @@ from manyheads.engines.chained import chained
 from manyheads.engines.client_data import ClientBatch, ClientData, slices
 from manyheads.engines.derivatives import Losses, gradient, hvp
 from manyheads.engines.draws import Draws, Plan
+from manyheads.engines.evaluation import predict
 from manyheads.engines.local_update import LocalUpdate, Prox, TrainLoss, Values
 from manyheads.engines.looped import looped
 from manyheads.engines.stacked import stacked
@@ -72,6 +73,12 @@ class LocalCohort:
     @property
     def samples(self) -> Tensor:
         return torch.from_numpy(self.data.sizes).to(self.data.x.device)
+
+    def class_counts(self, classes: int) -> Tensor | None:
+        if not self.data.task.classes:
+            return None
+        clients = [self.data.y[start:stop] for start, stop in pairwise(self.data.offsets.tolist())]
+        return torch.stack([torch.bincount(labels, minlength=classes) for labels in clients])
 
     @property
     def train_loss(self) -> np.ndarray:
@@ -187,6 +194,14 @@ class LocalCohort:
         weight = drawn.weight * share[:, None]
         return replace(drawn, weight=weight).only(weight > 0, np.zeros(1, int))
 
+    def losses(self, params: Tree) -> Tensor:
+        found = predict(self.model, params, self.data, self.mode).losses
+        self.model.module.train()
+        found = found if self.data.weight is None else found * self.data.weight.cpu().numpy()
+        clients = np.repeat(np.arange(len(self.data.sizes)), self.data.sizes)
+        sums = np.bincount(clients, weights=found, minlength=len(self.data.sizes))
+        return torch.from_numpy(sums / self.data.sizes).to(self.data.x.device)
+
     def gradient(self, params: Tree, on: Batch) -> Tree:
         return self._differentiate(params, on, None)
 
@@ -262,12 +277,12 @@ class LocalCohort:
 
 def fine_tuned(cohort: LocalCohort, model: TriedModel, params: Tree, tune: FineTune) -> Tree:
     """The parameters after fine-tuning on each client's training samples."""
-    if tune.scope == "none":
-        return params
-    part = params.select(model.params.head) if tune.scope == "head" else params
-    given = Tree({k: v for k, v in params.items() if k not in part})
-    tuned = cohort.sgd(part, given=given, opt=tune.opt, batch=tune.batch, epochs=tune.epochs, steps=tune.steps)
-    return params | tuned
+    for chosen in tune.parts:
+        part = params.select(model.params.head) if chosen == "head" else params
+        given = Tree({k: v for k, v in params.items() if k not in part})
+        tuned = cohort.sgd(part, given=given, opt=tune.opt, batch=tune.batch, epochs=tune.epochs, steps=tune.steps)
+        params = params | tuned
+    return params
 
 
 def _cat(trees: Sequence[Tree]) -> Tree:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from functools import cache
 from typing import Annotated, Literal
 
@@ -27,14 +28,32 @@ class Engine:
     mode: Mode = "auto"
     """clients one after another, stacked, or whichever is faster for what is trained"""
     workers: Annotated[int, Field(ge=0)] = 1
-    """processes; 1: none but this one; 0: one for each core; more than 16, or 4 a core, are not started"""
+    """processes; 1: none but this one; 0: one for each core; more than 16, or 4 a core, are not started. With ray, actors; 0: one for each GPU or, without any, each CPU"""
     start_method: Literal["auto", "fork", "spawn", "forkserver"] = "auto"
     """how processes are started; auto: fork on Linux, spawn elsewhere"""
     device: str = "auto"
     """cpu, cuda, ...; auto: a GPU if there is one"""
+    executor: Literal["local", "ray"] = "local"
+    """who does the work: processes of this machine, or actors of a Ray cluster"""
+    address: str = "local"
+    """of the Ray cluster, HOST:PORT; auto: the one that this machine belongs to; local: one on this machine, for this command"""
+
+    def check(self) -> None:
+        """Raise an error if the device or the cluster cannot be used."""
+        if self.executor == "local":
+            self.resolved_device()
+            return
+        if self.device not in ("auto", "cpu", "cuda"):
+            raise UserError(
+                "Ray decides which GPU it is", where="engine.device", given=self.device, allowed="auto, cpu, cuda"
+            )
+        from manyheads.engines.ray_connection import check_address
+
+        check_address(self.address)
 
     def resolved_device(self) -> str:
-        if self.device == "auto":
+        """The device of this process; that of an actor is what Ray gives it."""
+        if self.device == "auto" or self.executor == "ray":
             return "cuda" if torch.cuda.is_available() else "cpu"
         if not _can_be_used(self.device):
             found = ["auto", "cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
@@ -44,10 +63,18 @@ class Engine:
         return self.device
 
     def resolved_workers(self) -> int:
-        if self.resolved_device() != "cpu":
-            return 1
+        """The number of processes on this machine."""
+        return 1 if self.resolved_device() != "cpu" else self.cpus()
+
+    def cpus(self) -> int:
+        """The number of CPUs of this machine that are used."""
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         return min(self.workers or cores, max(LEAST_BOUND, 4 * cores))
+
+    def of_a_task(self) -> Engine:
+        """The settings of a whole run that is one task among others: it is done by the process that has the task."""
+        given = replace(self, workers=1, executor="local")
+        return replace(given, device="auto") if self.executor == "ray" else given  # it sees what Ray gives it
 
     def resolved_start_method(self) -> str:
         return self.start_method if self.start_method != "auto" else "fork" if sys.platform == "linux" else "spawn"

@@ -1,4 +1,4 @@
-"""Where work is done: in this process, in worker processes, or (another implementation) on other machines.
+"""Where work is done: in this process, in worker processes, or (:mod:`manyheads.engines.cluster`) on other machines.
 
 An executor holds an object that is made once in each process, such as the data and the model, and maps a *job* over
 tasks. A job is a module-level function, ``job(held, common, task)``; ``common`` is the same for all tasks and sent to
@@ -10,11 +10,13 @@ from __future__ import annotations
 import multiprocessing
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import torch
 
 from manyheads.core.interrupts import held as signals_held
+from manyheads.engines.engine import Engine
 from manyheads.engines.workers import Workers
 
 __all__ = ["Ask", "Asking", "Executor", "InProcess", "Pool", "answered", "one_thread", "working"]
@@ -79,17 +81,34 @@ class Pool(Generic[H]):
 
 @contextmanager
 def working(
-    count: int, start_method: str, held: H, make: Callable[..., H], arguments: tuple[Any, ...]
+    engine: Engine,
+    most: int,
+    held: H,
+    make: Callable[..., H],
+    arguments: tuple[Any, ...],
+    shared: Path | None = None,
 ) -> Iterator[Executor[H]]:
-    """An executor: this process with ``held``, or ``count`` > 1 workers that each hold ``make(*arguments)``."""
-    here = InProcess(held)
+    """An executor for at most ``most`` tasks at a time, as the engine's settings say.
+
+    It is this process with ``held``, or workers or actors that each hold ``make(*arguments)``. ``shared`` is the folder to
+    which tasks write, if they do.
+    """
+    here, count = InProcess(held), min(engine.resolved_workers(), most)
     with one_thread():
+        if engine.executor == "ray":
+            from manyheads.engines.cluster import on_ray
+
+            with on_ray(engine, most, make, arguments, shared) as actors:
+                yield actors
+            return
         if count <= 1:
             yield here
             return
         with ExitStack() as stack:
             with signals_held():  # no started process may escape the cleanup
-                workers: Workers[H] = Workers(count, multiprocessing.get_context(start_method), make, arguments)
+                workers: Workers[H] = Workers(
+                    count, multiprocessing.get_context(engine.resolved_start_method()), make, arguments
+                )
                 stack.callback(workers.close)
             yield Pool(here, workers)
 

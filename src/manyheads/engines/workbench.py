@@ -107,12 +107,15 @@ class Workbench:
 
     def models(self, round: Round, what: Evaluation, server: State, members: Members, kept: State) -> Tree:
         """The clients' models, after fine-tuning if that is asked for."""
-        params = model_of(self.algorithm, what.kind, self.on_device(server), self.on_device(kept))
-        if what.tune.scope == "none":
-            return params
+        server, kept = self.on_device(server), self.on_device(kept)
+        settles = what.kind == "personal" and self.algorithm.settles
+        if what.tune.scope == "none" and not settles:
+            return model_of(self.algorithm, what.kind, server, kept)
         data = self.training_data(self._federation(what), members.rows)
         cohort = LocalCohort(self.model, data, members.addresses, round, self.mode, purpose=Purpose.FINETUNE)
-        return fine_tuned(cohort, self.model, params, what.tune)
+        if settles:
+            kept = kept | self.algorithm.settled(cohort, server, kept)
+        return fine_tuned(cohort, self.model, model_of(self.algorithm, what.kind, server, kept), what.tune)
 
     def predictions(self, round: Round, what: Evaluation, server: State, members: Members, kept: State) -> Predictions:
         """What the clients' models predict for their samples, after fine-tuning if that is asked for."""
@@ -129,17 +132,18 @@ class Workbench:
 @contextmanager
 def at_work(bench: Workbench, engine: Engine) -> Iterator[Executor[Workbench]]:
     """An executor whose processes each hold a copy of the workbench."""
-    count = min(engine.resolved_workers(), len(bench.federation))
-    method = engine.resolved_start_method()
+    most, on_ray = len(bench.federation), engine.executor == "ray"
     with ExitStack() as stack:
         source: Federation | str = bench.federation
-        if count > 1 and method != "fork":  # pass the data as files, which all workers map into memory
+        several = min(engine.resolved_workers(), most) > 1
+        if several and not on_ray and engine.resolved_start_method() != "fork":  # files, which workers map into memory
             source = stack.enter_context(tempfile.TemporaryDirectory(prefix="manyheads-"))
             bench.federation.save(source)
         task = TASKS.find(bench.federation.task)
-        settings = (bench.mode, str(bench.device), bench.keep, bench.class_weights)
+        device = "auto" if on_ray else str(bench.device)  # an actor uses the GPU that Ray gives it
+        settings = (bench.mode, device, bench.keep, bench.class_weights)
         arguments = (bench.algorithm, bench.model, task, source, *settings)
-        yield stack.enter_context(working(count, method, bench, _workbench, arguments))
+        yield stack.enter_context(working(engine, most, bench, _workbench, arguments))
 
 
 def _workbench(
@@ -154,7 +158,7 @@ def _workbench(
 ) -> Workbench:
     TASKS.register(task)  # a user's own task is not registered in a new process
     federation = Federation.load(source) if isinstance(source, str) else source
-    return Workbench(algorithm, model, federation, mode, device, keep, class_weights)
+    return Workbench(algorithm, model, federation, mode, Engine(device=device).resolved_device(), keep, class_weights)
 
 
 def tried_on(model: Model, federation: Federation) -> TriedModel:

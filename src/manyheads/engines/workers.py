@@ -23,7 +23,7 @@ import torch
 from manyheads.core.errors import UserError
 from manyheads.core.interrupts import held, leave_to_parent
 
-__all__ = ["Workers"]
+__all__ = ["Workers", "portable"]
 
 H = TypeVar("H")
 C = TypeVar("C")
@@ -175,11 +175,11 @@ def _serve(parent: Connection, parent_id: int, make: Callable[..., Any], argumen
                     raise failure
                 answer = _packed((None, job(held, common, task)))
             except Exception as error:
-                answer = _packed((_portable(error), None))
+                answer = _packed((portable(error, f"worker process {os.getpid()}"), None))
             _send(parent, answer)
 
 
-def _portable(error: Exception) -> Exception:
+def portable(error: Exception, where: str) -> Exception:
     """The error with its traceback as a note; a RuntimeError with its message if it cannot be pickled."""
     try:
         pickle.loads(pickle.dumps(error))
@@ -187,7 +187,7 @@ def _portable(error: Exception) -> Exception:
         error = RuntimeError("".join(traceback.format_exception_only(error)).strip()).with_traceback(
             error.__traceback__
         )
-    error.add_note(f"in worker process {os.getpid()}:\n{''.join(traceback.format_exception(error))}")
+    error.add_note(f"in {where}:\n{''.join(traceback.format_exception(error))}")
     return error
 
 

@@ -6,8 +6,9 @@ the activations are known, training without autograd (:mod:`manyheads.engines.ch
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -43,7 +44,11 @@ class Chain:
         Layers must have exactly the known types, since a subclass may compute something else, and none may occur twice,
         since the gradients of all uses of a shared weight would have to be added.
         """
-        layers = list(_layers(module, prefix))
+        return cls.of_layers(list(_layers(module, prefix)))
+
+    @classmethod
+    def of_layers(cls, layers: Sequence[tuple[str, nn.Module]]) -> Chain | None:
+        """The layers, applied one after the other, as a chain; each has a prefix of its parameters' names."""
         flat = bool(layers) and repr(layers[0][1]) == repr(nn.Flatten())
         links: list[Link] = []
         for name, layer in layers[flat:]:
@@ -55,6 +60,14 @@ class Chain:
                 return None
         parameters = [p for link in links for p in link.linear.parameters()]
         return cls(tuple(links), flat) if links and len(set(parameters)) == len(parameters) else None
+
+    def within(self, module: nn.Module) -> Chain:
+        """The same chain with the layers of a copy of its module."""
+        linear = cast("list[nn.Linear]", [module.get_submodule(link.name[:-1]) for link in self.links])
+        return Chain(
+            tuple(Link(link.name, own, link.activation) for link, own in zip(self.links, linear, strict=True)),
+            self.flat,
+        )
 
     def reads(self, x: Tensor) -> bool:
         """Whether the chain can be applied to samples of this shape and type, [B, ...]."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Annotated, ClassVar, Literal
 
@@ -13,6 +14,7 @@ from manyheads.core.settings import settings
 
 __all__ = ["MLP", "EluMLP", "FemnistMLP"]
 
+_NORMS: dict[str, Callable[[int], nn.Module]] = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
 _ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "elu": nn.ELU, "tanh": nn.Tanh}
 
 
@@ -25,12 +27,16 @@ class MLP:
     """widths of the hidden layers"""
     activation: Literal["relu", "elu", "tanh"] = "relu"
     """what stands between the layers"""
+    norm: Literal["batch", "layer"] | None = None
+    """norm layers before the activations: batch norm, or layer norm; without it none"""
+    statistics: ClassVar[str] = "average"
 
     def build(self, shape: tuple[int, ...], outputs: int) -> tuple[nn.Module, str]:
         widths = [math.prod(shape), *self.hidden]
         layers: list[nn.Module] = [nn.Flatten()] if len(shape) > 1 else []
         for i, o in pairwise(widths):
-            layers += [nn.Linear(i, o), _ACTIVATIONS[self.activation]()]
+            normed = [_NORMS[self.norm](o)] if self.norm else []
+            layers += [nn.Linear(i, o), *normed, _ACTIVATIONS[self.activation]()]
         layers.append(nn.Linear(widths[-1], outputs))
         return nn.Sequential(*layers), str(len(layers) - 1)
 

@@ -12,7 +12,7 @@ from manyheads.core.errors import UserError, one_of
 from manyheads.core.tasks import task_named
 from manyheads.core.trees import Params, Tree
 from manyheads.models.copied import copied
-from manyheads.models.net import Net, statistics_of
+from manyheads.models.net import Net, norm_leaves, statistics_of
 from manyheads.models.trial import Verdict, try_out
 from manyheads.models.tried import TriedModel
 
@@ -66,7 +66,8 @@ class Model:
         leaves = {k: p.detach().clone() for k, p in trained.items()}
         leaves |= {k: module.get_buffer(k).clone() for k in statistics}
         in_head = {k for k in leaves if any(k == p or k.startswith(f"{p}.") for p in prefixes)}
-        self.params = Params(Tree(leaves).select(leaves.keys() - in_head), Tree(leaves).select(in_head))
+        body, own = Tree(leaves).select(leaves.keys() - in_head), Tree(leaves).select(in_head)
+        self.params = Params(body, own, frozenset(norm_leaves(module, leaves)))
         self.net = Net(module, statistics=statistics)
         self._prefixes = prefixes
 
@@ -109,17 +110,20 @@ class Model:
         if verdict.headed:
             within = [name for name in self.statistics if name.startswith(f"{head}.")]
             head_net = Net(self.module.get_submodule(head), f"{head}.", within)
-        return self._run_by(verdict, head_net)
+        chain = verdict.chain and verdict.chain.within(self.module)
+        return self._run_by(verdict, Net(self.module, statistics=self.statistics, chain=chain), head_net)
 
     def untried(self) -> TriedModel:
         """The model without a trial: run in the way that is always right, client after client and batch by batch."""
-        return self._run_by(Verdict(random=False, mixes=True, unstackable="was not tried", headed=False), None)
+        return self._run_by(
+            Verdict(random=False, mixes=True, unstackable="was not tried", headed=False), self.net, None
+        )
 
-    def _run_by(self, verdict: Verdict, head_net: Net | None) -> TriedModel:
+    def _run_by(self, verdict: Verdict, net: Net, head_net: Net | None) -> TriedModel:
         drops = any(isinstance(m, nn.modules.dropout._DropoutNd) and m.p > 0 for m in self.module.modules())
         return TriedModel(
             self.module,
-            self.net,
+            net,
             self.params,
             self.statistics,
             self.norm,

@@ -10,17 +10,19 @@ from torch.func import functional_call, vmap
 from manyheads.core.errors import UserError
 from manyheads.models.chain import Chain
 
-__all__ = ["Net", "is_tied", "statistics_of"]
+__all__ = ["Net", "is_tied", "norm_leaves", "statistics_of"]
 
 
 class Net:
     """A model's module, or its head alone with the head's name as ``prefix`` of its parameters' names."""
 
-    def __init__(self, module: nn.Module, prefix: str = "", statistics: Iterable[str] = ()) -> None:
+    def __init__(
+        self, module: nn.Module, prefix: str = "", statistics: Iterable[str] = (), chain: Chain | None = None
+    ) -> None:
         self.module, self.prefix = module, prefix
         self._own = {prefix + name: p for name, p in module.named_parameters()}
         self._statistics = {name: _owner(module, name.removeprefix(prefix)) for name in statistics}
-        self.chain = Chain.of(module, prefix)
+        self.chain = chain or Chain.of(module, prefix)
         """its layers, if it is a plain chain"""
 
     def bind(self, params: Mapping[str, Tensor], train: Iterable[str] = ()) -> dict[str, Tensor]:
@@ -69,6 +71,13 @@ def statistics_of(module: nn.Module) -> Iterator[str]:
                     fix="give it a momentum, such as 0.1",
                 )
             yield from (f"{name}.{buffer}".lstrip(".") for buffer in ("running_mean", "running_var"))
+
+
+def norm_leaves(module: nn.Module, leaves: Iterable[str]) -> Iterator[str]:
+    """Those parameters and buffers that belong to norm layers."""
+    norms = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
+    layers = {name for name, layer in module.named_modules() if isinstance(layer, norms)}
+    yield from (leaf for leaf in leaves if leaf.rpartition(".")[0] in layers)
 
 
 def _owner(module: nn.Module, name: str) -> tuple[nn.Module, str]:

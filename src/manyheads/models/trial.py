@@ -18,8 +18,10 @@ from torch import Tensor, nn
 
 from manyheads.core.errors import UserError, first_line
 from manyheads.core.trees import Params
+from manyheads.models.chain import Chain
 from manyheads.models.net import Net, is_tied
 from manyheads.models.probe import Probe, noise
+from manyheads.models.seen import chain_seen
 from manyheads.models.side_effects import changes, generators_restored, snapshot
 
 __all__ = ["Verdict", "try_out"]
@@ -39,6 +41,8 @@ class Verdict(NamedTuple):
     """why several clients' models cannot be computed at once; empty if they can"""
     headed: bool
     """whether the output is that of the head, applied to features that do not depend on the head"""
+    chain: Chain | None = None
+    """the layers, of the tried copy, if the model was found to be a plain chain"""
 
 
 def try_out(
@@ -78,7 +82,8 @@ def _verdict(probe: Probe, params: Params, head: str, check_output: CheckOutput)
     _, random = _repeatable_pass(probe, train=True)
     mixes = bool(probe.statistics) or _mixes(probe)
     unstackable = _why_not_stacked(probe, random, mixes)
-    return Verdict(random, mixes, unstackable, _is_headed(probe, params, head, train=not random and not mixes))
+    headed = _is_headed(probe, params, head, train=not random and not mixes)
+    return Verdict(random, mixes, unstackable, headed, None if unstackable else _chain(probe))
 
 
 # -- side effects of a pass --------------------------------------------------------------------------------------------
@@ -171,19 +176,30 @@ def _why_not_stacked(probe: Probe, random: bool, mixes: bool) -> str:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # vmap warns where it falls back to a slow loop
-            agrees = _stack_agrees(probe)
+            agrees = _stack_agrees(probe, probe.net.stacked)
     except Exception as error:
         return f"does not go through torch.func.vmap ({first_line(error)})"
     return "" if agrees else "gives other numbers under torch.func.vmap"
 
 
-def _stack_agrees(probe: Probe) -> bool:
+def _chain(probe: Probe) -> Chain | None:
+    """The layers, if the model is a plain chain: as seen in one pass, and then verified."""
+    if probe.net.chain is not None:
+        return probe.net.chain
+    probe.net.bind(probe.sets[0].clone())
+    chain = chain_seen(probe.module.eval(), probe.x.clone())
+    if chain is None or not chain.reads(probe.x):
+        return None
+    return chain if _stack_agrees(probe, lambda params, x: chain.stacked(params, x.flatten(2))) else None
+
+
+def _stack_agrees(probe: Probe, stacked: Callable[[dict[str, Tensor], Tensor], Tensor]) -> bool:
     """Whether two clients, each with its own parameters and samples, give the same stacked as one after the other."""
     xs = [probe.x, probe.x.flip(0)]
     two = {k: torch.stack([params[k] for params in probe.sets]).requires_grad_() for k in probe.sets[0]}
     for train in (False, True):
         probe.module.train(train)
-        out = probe.net.stacked(two, torch.stack(xs)).reshape(2, len(probe.x), -1)
+        out = stacked(two, torch.stack(xs)).reshape(2, len(probe.x), -1)
         slope = noise(1, out)
         found = torch.autograd.grad((out * slope).sum(), list(two.values()), materialize_grads=True)
         for client, (params, x) in enumerate(zip(probe.sets, xs, strict=True)):

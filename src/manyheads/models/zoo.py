@@ -25,7 +25,11 @@ for _model in (MLP, FemnistMLP, EluMLP, CifarCNN, CifarCNN100, SixLayerCNN, LSTM
 
 
 class ModelSpec(Protocol):
-    """Says how a model is built to fit a federation; a settings class with a ``name`` is kept in a run's folder."""
+    """Says how a model is built to fit a federation; a settings class with a ``name`` is kept in a run's folder.
+
+    If its modules may have running statistics, an attribute ``statistics`` says what becomes of them, as :class:`Model`'s
+    argument ``norm`` does.
+    """
 
     def build(self, shape: tuple[int, ...], outputs: int) -> tuple[nn.Module, str | Sequence[str]] | nn.Module | Model:
         """A network for samples of this shape, and the name of its head."""
@@ -38,4 +42,4 @@ def build_model(spec: ModelSpec, shape: tuple[int, ...], outputs: int, seed: int
     if isinstance(built, Model):
         return built
     module, head = built if isinstance(built, tuple) else (built, None)
-    return Model(module.double() if dtype == "float64" else module, head)
+    return Model(module.double() if dtype == "float64" else module, head, norm=getattr(spec, "statistics", None))
