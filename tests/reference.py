@@ -57,6 +57,7 @@ class Plain:
         self.body = [k for k in self.start if k not in head]
         self.server: dict[str, Any] = {}
         self.clients: dict[int, dict[str, Any]] = {}
+        self.moments: dict[tuple[str, str], tuple[Tensor, Tensor]] = {}
         self.round = 0
 
     # -- data and derivatives -----------------------------------------------------------------------------------------
@@ -163,8 +164,34 @@ class Plain:
             uploads = [getattr(self, name)(i) for i in cohort]
             merge = getattr(self, f"merge_{name}", self.merge_mean)
             if uploads[0] is not None:
+                before = self.server
                 merge(cohort, uploads, shares)
+                if getattr(self.a, "server", None):
+                    self.server_step(before)
         return self
+
+    def server_step(self, before: dict[str, Any]) -> None:
+        """Adaptive Federated Optimization, Algorithm 2 (sgd: Algorithm 1), parameter by parameter."""
+        opt, stepped = self.a.server, dict(self.server)
+        for name in self.a.averaged:
+            stepped[name] = {}
+            for k, x in before[name].items():
+                delta = self.server[name][k] - x
+                m, v = self.moments.get((name, k), (torch.zeros_like(x), torch.full_like(x, opt.tau**2)))
+                if opt.kind == "sgd":
+                    m = opt.momentum * m + delta
+                    stepped[name][k] = x + opt.lr * m
+                else:
+                    m = opt.momentum * m + (1 - opt.momentum) * delta
+                    if opt.kind == "adagrad":
+                        v = v + delta**2
+                    elif opt.kind == "adam":
+                        v = opt.beta2 * v + (1 - opt.beta2) * delta**2
+                    else:
+                        v = v - (1 - opt.beta2) * delta**2 * torch.sign(v - delta**2)
+                    stepped[name][k] = x + opt.lr * m / (v.sqrt() + opt.tau)
+                self.moments[name, k] = m, v
+        self.server = stepped
 
     def begin_shared(self) -> None:
         self.server = {"model": self.start}
@@ -222,6 +249,51 @@ class Plain:
         own["head"] = only(both, self.head)
         return only(both, self.body)
 
+    begin_fedbabu = begin_fedrep
+
+    def fedbabu(self, i: int) -> Weights:
+        own = self.own(i, head=only(self.start, self.head))
+        both = self.sgd({**self.server["body"], **own["head"]}, i, 0, self.a.sgd, train=self.body, **self.work)
+        return only(both, self.body)
+
+    def begin_fedbn(self) -> None:
+        self.norms = [
+            k for k in self.start if isinstance(self.module.get_submodule(k.rpartition(".")[0]), nn.LayerNorm)
+        ]
+        self.server = {"shared": {k: v for k, v in self.start.items() if k not in self.norms}}
+
+    def fedbn(self, i: int) -> Weights:
+        own = self.own(i, norms=only(self.start, self.norms))
+        both = self.sgd({**self.server["shared"], **own["norms"]}, i, 0, self.a.sgd, **self.work)
+        own["norms"] = only(both, self.norms)
+        return only(both, self.server["shared"])
+
+    def begin_fedrod(self) -> None:
+        self.server = {"body": only(self.start, self.body), "head": only(self.start, self.head)}
+
+    def fedrod(self, i: int) -> Weights:
+        """Two heads that are two layers, and log n_i added to the outputs; for a chain of layers."""
+        (x, y), a = self.data(i), self.a
+        own = self.own(i, head=times(only(self.start, self.head), 0.0))
+        net, personal = self.net({**self.server["body"], **self.server["head"]}), copy.deepcopy(self.module[-1])
+        personal.load_state_dict({k.rpartition(".")[2]: v for k, v in own["head"].items()})
+        logs = torch.bincount(y, minlength=self.federation.outputs).log()
+        opt = torch.optim.SGD(personal.parameters(), lr=a.sgd.lr, momentum=a.sgd.momentum)
+        for rows in self.plan(i, 0, **self.work):
+            opt.zero_grad()
+            with torch.no_grad():
+                z, generic = net[:-1](x[rows]), net(x[rows])
+            self.cross_entropy(generic + personal(z), y[rows], i).backward()
+            opt.step()
+        opt = torch.optim.SGD(net.parameters(), lr=a.sgd.lr, momentum=a.sgd.momentum)
+        for rows in self.plan(i, 1, **self.work):
+            opt.zero_grad()
+            self.cross_entropy(net(x[rows]) + logs, y[rows], i).backward()
+            opt.step()
+        prefix = self.head[0].rpartition(".")[0]
+        own["head"] = {f"{prefix}.{k}": v.detach().clone() for k, v in personal.named_parameters()}
+        return {k: v.detach().clone() for k, v in net.named_parameters()}
+
     def begin_lg_fedavg(self) -> None:
         layers = list(dict.fromkeys(k.rpartition(".")[0] for k in self.start))[-self.a.shared_layers :]
         self.server = {"top": {k: v for k, v in self.start.items() if k.rpartition(".")[0] in layers}}
@@ -254,7 +326,9 @@ class Plain:
         models, controls = zip(*uploads, strict=True)
         part = len(cohort) / len(self.federation)
         self.server = {
-            "model": plus(self.server["model"], average(list(models), shares), self.a.server_lr),
+            "model": plus(
+                self.server["model"], average(list(models), shares), 1.0 if self.a.server else self.a.server_lr
+            ),
             "control": plus(self.server["control"], average(list(controls), shares), part),
         }
 
@@ -279,6 +353,46 @@ class Plain:
             w = plus(w, v, -a.beta)
         return w
 
+    def reptile(self, i: int) -> Weights:
+        return self.fedavg(i)
+
+    def begin_anil(self) -> None:
+        self.server = {"body": only(self.start, self.body), "head": only(self.start, self.head)}
+
+    def anil(self, i: int) -> Weights:
+        w, a = {**self.server["body"], **self.server["head"]}, self.a
+        streams = [
+            self.plan(i, 0, *([s] if s else []), batch=b, steps=a.steps, independent=True)
+            for s, b in enumerate((a.batch, a.outer_batch))
+        ]
+        for D, D1 in zip(*streams, strict=True):
+            path = [w]
+            for _ in range(a.inner_steps):
+                slope = only(self.gradient(path[-1], i, D), self.head)
+                path.append({**path[-1], **plus(only(path[-1], self.head), slope, -a.alpha)})
+            v = self.gradient(path[-1], i, D1)
+            for point in reversed(path[:-1]) if a.variant == "exact" else []:
+                inner = {**times(v, 0.0), **only(v, self.head)}
+                v = plus(v, self.hessian_times(point, inner, i, D), -a.alpha)
+            w = plus(w, v, -a.beta)
+        return w
+
+    def merge_anil(self, cohort: list[int], uploads: list[Weights], shares: list[float]) -> None:
+        mean = average(uploads, shares)
+        self.server = {"body": only(mean, self.body), "head": only(mean, self.head)}
+
+    merge_fedrod = merge_anil
+
+    def pfedme(self, i: int) -> Weights:
+        w = theta = self.server["model"]
+        for rows in self.plan(i, 0, batch=self.a.batch, steps=self.a.steps, independent=True):
+            for _ in range(self.a.inner_steps):
+                pulled = plus(self.gradient(theta, i, rows), minus(theta, w), self.a.lam)
+                theta = plus(theta, pulled, -self.a.lr)
+            w = plus(w, minus(w, theta), -self.a.eta * self.a.lam)
+        self.own(i)["model"] = theta
+        return w
+
     def apfl(self, i: int) -> Weights:
         own = self.own(i, model=self.start, alpha=self.a.alpha)
         w, v, a = self.server["model"], own["model"], own["alpha"]
@@ -298,6 +412,17 @@ class Plain:
         )
         return upload
 
+    def begin_mr_mtl(self) -> None:
+        self.server = {"mean": self.start}
+
+    def mr_mtl(self, i: int) -> Weights:
+        own, mean = self.own(i, model=self.start), self.server["mean"]
+        pull = self.a.lam
+        own["model"] = self.sgd(
+            own["model"], i, 0, self.a.sgd, extra=lambda w: times(minus(w, mean), pull), **self.work
+        )
+        return own["model"]
+
     def coin(self, round: int) -> bool:
         return Round(round, self.training.seed, 0, 0).coin(self.a.p)
 
@@ -313,6 +438,28 @@ class Plain:
             rows = self.plan(i, 0, batch=self.a.batch, steps=1)[0]
             own["model"] = plus(own["model"], self.gradient(own["model"], i, rows), -self.a.eta / (n * (1 - self.a.p)))
         return own["model"]  # the plain loop averages after every round; the mean is the same
+
+    def begin_ifca(self) -> None:
+        def shuffled(v: Tensor, j: int) -> Tensor:
+            return v.flatten()[torch.randperm(v.numel(), generator=torch.Generator().manual_seed(j))].view(v.shape)
+
+        others = [{k: shuffled(v, j) for k, v in self.start.items()} for j in range(1, self.a.clusters)]
+        self.server = {"models": [self.start, *others]}
+
+    def ifca(self, i: int) -> tuple[int, Weights]:
+        every = np.arange(self.size(i))
+        losses = [self.loss(self.net(w), i, every).item() for w in self.server["models"]]
+        chosen = int(np.argmin(losses))
+        self.own(i)["cluster"] = chosen
+        return chosen, self.sgd(self.server["models"][chosen], i, 0, self.a.sgd, **self.work)
+
+    def merge_ifca(self, cohort: list[int], uploads: list[tuple[int, Weights]], shares: list[float]) -> None:
+        models = list(self.server["models"])
+        for j in range(self.a.clusters):
+            inside = [(w, share) for (chosen, w), share in zip(uploads, shares, strict=True) if chosen == j]
+            if inside:
+                models[j] = average(*map(list, zip(*inside, strict=True)))
+        self.server = {"models": models}
 
     def begin_fedmtl(self) -> None:
         n = len(self.federation)

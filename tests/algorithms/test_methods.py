@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from cohorts import assert_gradient, losses_at, smooth_cohort
 from problems import ragged, small_net
 from quadratic import DIM, Quadratic, model, problem
 
@@ -23,49 +24,18 @@ from manyheads.models import LinearRepresentation, build_model
 # -- Per-FedAvg --------------------------------------------------------------------------------------------------------
 
 
-def smooth_cohort(clients=(0, 1, 2)):
-    """A smooth net in float64 on a few clients, and full batches D = D' = D''."""
-    rng = np.random.default_rng(0)
-    data = [(rng.normal(size=(n, 4)), rng.integers(0, 3, n)) for n in (9, 14, 7)]
-    federation = Federation("smooth", Samples.of(data), Samples.of(data), "classification", 3)
-    torch.manual_seed(0)
-    net = Model(torch.nn.Sequential(torch.nn.Linear(4, 5), torch.nn.Tanh(), torch.nn.Linear(5, 3)).double())
-    tensors = ClientData.of(federation.train, "classification", net.params.all["0.weight"])
-    tried = net.tried(tensors.x[:2], "classification", 3)
-    cohort = LocalCohort(tried, tensors, clients, Round(1, 0, 3, 3), "stacked")
-    return cohort, cohort.each(net.params.all)
-
-
-def loss_after_step(cohort, w: Tree, alpha: float) -> torch.Tensor:
-    """F_i(w) = f_i(w - alpha grad f_i(w)) of each client, by plain evaluation."""
-    full = cohort.draw(0)
-    moved = w - alpha * cohort.gradient(w, on=full)
-    out = cohort.model.net.stacked(dict(moved), full.x)
-    each = torch.nn.functional.cross_entropy(out.flatten(0, 1), full.y.flatten(), reduction="none").view(full.y.shape)
-    return (each * full.weight).sum(dim=1).detach()
-
-
 @pytest.mark.parametrize("inner_steps", [1, 2])
 def test_exact_direction_is_the_numerical_gradient_of_the_loss_after_the_step(inner_steps):
     cohort, w = smooth_cohort()
-    alpha, h = 0.3, 1e-5
+    alpha, full = 0.3, cohort.draw(0)
     method = mh.PerFedAvg(variant="exact", alpha=alpha, inner_steps=inner_steps)
-    full = cohort.draw(0)
-    direction = method.direction(cohort, w, full, full, full)
 
     def after(point: Tree) -> torch.Tensor:
-        for _ in range(inner_steps - 1):
+        for _ in range(inner_steps):
             point = point - alpha * cohort.gradient(point, on=full)
-        return loss_after_step(cohort, point, alpha)
+        return losses_at(cohort, point)
 
-    rng = np.random.default_rng(1)
-    for name, leaf in w.items():
-        for _ in range(4):
-            place = tuple(int(rng.integers(s)) for s in leaf.shape[1:])
-            nudge = torch.zeros_like(leaf)
-            nudge[(slice(None), *place)] = h
-            numerical = (after(w | {name: leaf + nudge}) - after(w | {name: leaf - nudge})) / (2 * h)
-            torch.testing.assert_close(direction[name][(slice(None), *place)], numerical, atol=1e-7, rtol=1e-4)
+    assert_gradient(method.direction(cohort, w, full, full, full), after, w)
 
 
 def test_hf_tends_to_exact_with_the_square_of_delta():

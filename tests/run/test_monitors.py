@@ -26,6 +26,7 @@ from manyheads.metrics import linear_cka, principal_angle_distance
 
 LINEAR = LinearTasks(clients=30, dim=10, rank=2, samples=20, dtype="float64")
 ALL = ("cka", "head_diversity", "drift")
+MODELS = ("local_drift", "local_drift_square")
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +69,7 @@ def test_every_round_has_sound_values(algorithm, digits):
 def test_drift_and_diversity_by_hand(digits):
     """One round of FedAvg: the clients' own models, by running each client alone."""
     algorithm = FedAvg(sgd=SGD(lr=0.05))
-    run = simulate(algorithm, "mlp", digits, rounds=1, weighting="equal", monitor=ALL)
+    run = simulate(algorithm, "mlp", digits, rounds=1, weighting="equal", monitor=ALL + MODELS)
     from manyheads import Evaluate
 
     kept = simulate(algorithm, "mlp", digits, rounds=1, weighting="equal", evaluate=Evaluate(model="local"))
@@ -77,6 +78,9 @@ def test_drift_and_diversity_by_hand(digits):
     server = torch.cat([v.flatten() for v in run.server.model.values()]).double()
     drift = (flat - flat.mean(0)).square().sum(1).mean().sqrt() / server.norm()
     assert series(run, "drift") == pytest.approx([float(drift)], rel=1e-5)
+    far = (flat - flat.mean(0)).norm(dim=1)
+    assert series(run, "local_drift") == pytest.approx([float(far.mean())], rel=1e-5)
+    assert series(run, "local_drift_square") == pytest.approx([float(far.square().mean())], rel=1e-5)
     (name,) = [k for k, v in run.model.params.head.items() if v.ndim == 2]
     heads = torch.stack([m[name] for m in models]).double()
     values = torch.linalg.svdvals((heads - heads.mean(0)).flatten(0, 1)).square().numpy()
@@ -97,6 +101,8 @@ def test_cka_is_that_of_the_features(digits):
 
 
 def test_what_a_method_does_not_have_is_none(digits):
+    bodies = simulate(FedRep(), "mlp", digits, rounds=1, monitor=MODELS)  # no whole model travels
+    assert set(bodies.history[0]["monitors"].values()) == {None}
     run = simulate(Local(), "mlp", digits, rounds=1, monitor=ALL)
     assert run.history[0]["monitors"]["cka"] is None
     assert run.history[0]["monitors"]["drift"] is None

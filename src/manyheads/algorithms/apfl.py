@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 from torch import Tensor
 
 from manyheads.core.contract import Algorithm, Batch, Cohort, ModelKind, Update, register
 from manyheads.core.fields import BatchSize, Epochs, Rate, Steps
+from manyheads.core.server import Server
 from manyheads.core.settings import settings
 from manyheads.core.trees import Params, State, Tree
 
@@ -38,6 +40,8 @@ class APFL(Algorithm):
     stays: ClassVar[str] = "a whole model and the mixing weight"
     models: ClassVar[tuple[ModelKind, ...]] = ("personal", "global", "local")
     weighting: ClassVar[Literal["samples", "equal"]] = "equal"
+    knobs: ClassVar[Mapping[str, tuple[Any, ...]]] = {"alpha": (0.25, 0.5, 0.75, 0.9)}
+    averaged: ClassVar[tuple[str, ...]] = ("model",)
 
     epochs: Epochs = 1
     steps: Steps = 0
@@ -47,6 +51,7 @@ class APFL(Algorithm):
     """weight of the client's own model, at first if adaptive"""
     adaptive: bool = False
     """let every client learn its alpha"""
+    server: Server = None
 
     def init_server(self, params: Params, population: int) -> State:
         return State(model=params.all)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from manyheads.core.contract import Algorithm, Cohort, ModelKind, Update, register
 from manyheads.core.fields import BatchSize, Epochs, Steps, Strength
 from manyheads.core.optim import SGD
+from manyheads.core.server import Server
 from manyheads.core.settings import settings
 from manyheads.core.trees import Params, State, Tree
 
@@ -35,12 +37,15 @@ class Ditto(Algorithm):
     travels: ClassVar[str] = "the whole shared model"
     stays: ClassVar[str] = "a whole model"
     models: ClassVar[tuple[ModelKind, ...]] = ("personal", "global", "local")
+    knobs: ClassVar[Mapping[str, tuple[Any, ...]]] = {"lam": (0.1, 0.3, 1.0, 3.0)}
+    averaged: ClassVar[tuple[str, ...]] = ("model",)
 
     epochs: Epochs = 1
     steps: Steps = 0
     batch: BatchSize = 10
     sgd: SGD = SGD()
     lam: Strength = 1.0
+    server: Server = None
 
     def init_server(self, params: Params, population: int) -> State:
         return State(model=params.all)

@@ -9,6 +9,7 @@ from pydantic import Field
 from manyheads.core.contract import Algorithm, Cohort, ModelKind, Round, Update, Uploads, register
 from manyheads.core.fields import BatchSize, Rate
 from manyheads.core.optim import decays
+from manyheads.core.server import Server
 from manyheads.core.settings import settings
 from manyheads.core.trees import Params, State, Tree
 
@@ -37,11 +38,13 @@ class DSGD(Algorithm):
     stays: ClassVar[str] = "nothing"
     models: ClassVar[tuple[ModelKind, ...]] = ("global",)
     pooled: ClassVar[bool] = True
+    averaged: ClassVar[tuple[str, ...]] = ("model",)
 
     batch: BatchSize = 10
     lr: Rate = 0.01
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     """weight decay; not applied to biases"""
+    server: Server = None
 
     def init_server(self, params: Params, population: int) -> State:
         return State(model=params.all)

@@ -7,6 +7,7 @@ from typing import ClassVar
 from manyheads.core.contract import Algorithm, Cohort, ModelKind, Update, register
 from manyheads.core.fields import BatchSize, Epochs, Steps
 from manyheads.core.optim import SGD
+from manyheads.core.server import Server
 from manyheads.core.settings import settings
 from manyheads.core.trees import Params, State, Tree
 
@@ -35,11 +36,13 @@ class FedAvg(Algorithm):
     travels: ClassVar[str] = "the whole model"
     stays: ClassVar[str] = "nothing"
     models: ClassVar[tuple[ModelKind, ...]] = ("global", "local")
+    averaged: ClassVar[tuple[str, ...]] = ("model",)
 
     epochs: Epochs = 1
     steps: Steps = 0
     batch: BatchSize = 10
     sgd: SGD = SGD()
+    server: Server = None
 
     def init_server(self, params: Params, population: int) -> State:
         return State(model=params.all)

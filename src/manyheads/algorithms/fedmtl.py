@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -44,6 +44,7 @@ class FedMTL(Algorithm):
     stays: ClassVar[str] = "nothing but the data: the server knows every client's model"
     models: ClassVar[tuple[ModelKind, ...]] = ("personal", "local")
     reads_each: ClassVar[bool] = True
+    knobs: ClassVar[Mapping[str, tuple[Any, ...]]] = {"lam": (0.001, 0.01, 0.1)}
 
     epochs: Epochs = 1
     steps: Steps = 0

@@ -7,6 +7,7 @@ from typing import ClassVar
 from manyheads.core.contract import Algorithm, Cohort, ModelKind, Update, register
 from manyheads.core.fields import BatchSize, Epochs, Steps
 from manyheads.core.optim import SGD
+from manyheads.core.server import Server
 from manyheads.core.settings import settings
 from manyheads.core.trees import Params, State, Tree
 
@@ -34,11 +35,13 @@ class FedPer(Algorithm):
     travels: ClassVar[str] = "the body"
     stays: ClassVar[str] = "the head"
     models: ClassVar[tuple[ModelKind, ...]] = ("personal", "local")
+    averaged: ClassVar[tuple[str, ...]] = ("body",)
 
     epochs: Epochs = 1
     steps: Steps = 0
     batch: BatchSize = 10
     sgd: SGD = SGD()
+    server: Server = None
 
     def init_server(self, params: Params, population: int) -> State:
         return State(body=params.body)

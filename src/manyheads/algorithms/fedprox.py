@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from manyheads.core.contract import Algorithm, Cohort, ModelKind, Update, register
 from manyheads.core.fields import BatchSize, Epochs, Steps, Strength
 from manyheads.core.optim import SGD
+from manyheads.core.server import Server
 from manyheads.core.settings import settings
 from manyheads.core.trees import Params, State, Tree
 
@@ -34,12 +36,15 @@ class FedProx(Algorithm):
     travels: ClassVar[str] = "the whole model"
     stays: ClassVar[str] = "nothing"
     models: ClassVar[tuple[ModelKind, ...]] = ("global", "local")
+    knobs: ClassVar[Mapping[str, tuple[Any, ...]]] = {"mu": (0.001, 0.01, 0.1, 1.0)}
+    averaged: ClassVar[tuple[str, ...]] = ("model",)
 
     epochs: Epochs = 1
     steps: Steps = 0
     batch: BatchSize = 10
     sgd: SGD = SGD()
     mu: Strength = 0.1
+    server: Server = None
 
     def init_server(self, params: Params, population: int) -> State:
         return State(model=params.all)

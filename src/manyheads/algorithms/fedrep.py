@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from manyheads.core.contract import Algorithm, Cohort, ModelKind, Update, register
 from manyheads.core.fields import BatchSize
 from manyheads.core.optim import SGD
+from manyheads.core.server import Server
 from manyheads.core.settings import settings
 from manyheads.core.trees import Params, State, Tree
 
@@ -39,6 +41,8 @@ class FedRep(Algorithm):
     stays: ClassVar[str] = "the head"
     weighting: ClassVar[Literal["samples", "equal"]] = "equal"
     models: ClassVar[tuple[ModelKind, ...]] = ("personal", "local")
+    knobs: ClassVar[Mapping[str, tuple[Any, ...]]] = {"head_epochs": (1, 3, 10, 30)}
+    averaged: ClassVar[tuple[str, ...]] = ("body",)
 
     head_epochs: Annotated[int, Field(ge=0)] = 10
     """local epochs on the head, the paper's tau"""
@@ -48,6 +52,7 @@ class FedRep(Algorithm):
     """local steps on the representation; if not 0, instead of epochs"""
     batch: BatchSize = 10
     sgd: SGD = SGD()
+    server: Server = None
 
     def init_server(self, params: Params, population: int) -> State:
         return State(body=params.body)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -39,6 +40,7 @@ class L2GD(Algorithm):
     stays: ClassVar[str] = "a whole model"
     models: ClassVar[tuple[ModelKind, ...]] = ("personal", "global", "local")
     weighting: ClassVar[Literal["samples", "equal"]] = "equal"
+    knobs: ClassVar[Mapping[str, tuple[Any, ...]]] = {"lam": (0.05, 0.5, 5.0)}
 
     eta: Annotated[float, Field(gt=0)] = 1.0
     """step size (alpha in the paper)"""

@@ -9,6 +9,7 @@ from pydantic import Field
 from manyheads.core.contract import Algorithm, Cohort, ModelKind, Update, register
 from manyheads.core.fields import BatchSize, Epochs, Steps
 from manyheads.core.optim import SGD
+from manyheads.core.server import Server
 from manyheads.core.settings import settings
 from manyheads.core.trees import Params, State, Tree
 
@@ -37,6 +38,7 @@ class LGFedAvg(Algorithm):
     travels: ClassVar[str] = "the last layers"
     stays: ClassVar[str] = "the layers below them"
     models: ClassVar[tuple[ModelKind, ...]] = ("personal", "local")
+    averaged: ClassVar[tuple[str, ...]] = ("top",)
 
     epochs: Epochs = 1
     steps: Steps = 0
@@ -44,6 +46,7 @@ class LGFedAvg(Algorithm):
     sgd: SGD = SGD()
     shared_layers: Annotated[int, Field(ge=1)] = 2
     """how many of the last layers are shared"""
+    server: Server = None
 
     def init_server(self, params: Params, population: int) -> State:
         return State(top=params.all.last_layers(self.shared_layers))

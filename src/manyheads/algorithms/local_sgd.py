@@ -8,6 +8,7 @@ from pydantic import Field
 
 from manyheads.core.contract import Algorithm, Batch, Cohort, ModelKind, Update, register
 from manyheads.core.fields import Rate
+from manyheads.core.server import Server
 from manyheads.core.settings import settings
 from manyheads.core.trees import Params, State, Tree
 
@@ -38,6 +39,7 @@ class LocalSGD(Algorithm):
     stays: ClassVar[str] = "nothing"
     models: ClassVar[tuple[ModelKind, ...]] = ("global", "local")
     weighting: ClassVar[Literal["samples", "equal"]] = "equal"
+    averaged: ClassVar[tuple[str, ...]] = ("model",)
 
     gradient: Literal["full", "single"] = "full"
     """full: Local GD; single: Local SGD, one sample a step"""
@@ -46,6 +48,7 @@ class LocalSGD(Algorithm):
     lr: Rate = 0.01
     scale_by_n: bool = True
     """single: multiply a sample's gradient by the client's number of samples, as the paper's Algorithm 1 does"""
+    server: Server = None
 
     def init_server(self, params: Params, population: int) -> State:
         return State(model=params.all)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from manyheads.core.contract import Algorithm, Batch, Cohort, ModelKind, Round, Update, register
 from manyheads.core.optim import FineTune
+from manyheads.core.server import Server
 from manyheads.core.settings import settings
 from manyheads.core.trees import Params, State, Tree
 
@@ -39,6 +41,8 @@ class PerFedAvg(Algorithm):
     stays: ClassVar[str] = "nothing; each client adapts the model by a step of its own"
     models: ClassVar[tuple[ModelKind, ...]] = ("personal", "global", "local")
     weighting: ClassVar[Literal["samples", "equal"]] = "equal"
+    knobs: ClassVar[Mapping[str, tuple[Any, ...]]] = {"alpha": (0.003, 0.01, 0.03, 0.1)}
+    averaged: ClassVar[tuple[str, ...]] = ("model",)
 
     variant: Literal["exact", "fo", "hf"] = "exact"
     """exact Hessian-vector product, first-order, or Hessian-free"""
@@ -64,6 +68,7 @@ class PerFedAvg(Algorithm):
     """gradient steps a client takes at test time, on all its training samples"""
     random_iterate: bool = False
     """also send the model at a random local step (Remark 4.6); the server keeps the mean as ``iterate``"""
+    server: Server = None
 
     def init_server(self, params: Params, population: int) -> State:
         return State(model=params.all, **({"iterate": params.all} if self.random_iterate else {}))
@@ -120,3 +125,6 @@ class PerFedAvg(Algorithm):
 
     def step_sizes(self, lr: float, population: int) -> dict[str, float]:
         return {"alpha": lr, "beta": lr}
+
+    def scheduled(self) -> Iterable[str]:
+        return ("beta",)  # alpha is part of what is minimised

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from manyheads.core.contract import Algorithm, Cohort, ModelKind, Round, Update, Uploads, register
 from manyheads.core.fields import BatchSize, Epochs, Rate, Steps
 from manyheads.core.optim import SGD
+from manyheads.core.server import Server, ServerOptimizer
 from manyheads.core.settings import settings
 from manyheads.core.trees import Params, State, Tree
 
@@ -40,17 +42,20 @@ class Scaffold(Algorithm):
     stays: ClassVar[str] = "the client's own control variate"
     models: ClassVar[tuple[ModelKind, ...]] = ("global", "local")
     weighting: ClassVar[Literal["samples", "equal"]] = "equal"
+    knobs: ClassVar[Mapping[str, tuple[Any, ...]]] = {"server_lr": (0.1, 0.3, 1.0)}
+    averaged: ClassVar[tuple[str, ...]] = ("model",)
 
     epochs: Epochs = 1
     steps: Steps = 0
     batch: BatchSize = 10
     lr: Rate = 0.01
     server_lr: Annotated[float, Field(gt=0)] = 0.1
-    """step size of the server; 1 takes the mean of the clients' models"""
+    """step size of the server; 1 takes the mean of the clients' models; short for a server of kind sgd without momentum"""
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """momentum of the local steps; the method has none, some implementations do"""
     option: Literal["I", "II"] = "II"
     """how a client renews its control variate: I by a full gradient, II by what its steps amounted to"""
+    server: Server = None
 
     def init_server(self, params: Params, population: int) -> State:
         return State(model=params.all, control=0.0 * params.all)
@@ -78,7 +83,14 @@ class Scaffold(Algorithm):
 
     def merge(self, server: State, uploads: Uploads, round: Round) -> State:
         mean, share = uploads.mean(), len(uploads.clients) / round.population
-        return State(model=server.model + self.server_lr * mean.model, control=server.control + share * mean.control)
+        return State(model=server.model + mean.model, control=server.control + share * mean.control)
+
+    def change(self, server: State, merged: State, uploads: Uploads) -> State:
+        return State(model=uploads.mean().model)
+
+    @property
+    def server_optimizer(self) -> ServerOptimizer:
+        return self.server or ServerOptimizer(kind="sgd", lr=self.server_lr, momentum=0.0)
 
     def global_model(self, server: State) -> Tree:
         return server.model

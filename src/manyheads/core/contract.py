@@ -11,17 +11,17 @@ A round is two functions, which whoever runs it calls: :func:`manyheads.core.rou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple, Protocol, TypeVar, get_args
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar, get_args
 
 import numpy as np
 from torch import Tensor
 
 from manyheads.core.errors import UserError, one_of
 from manyheads.core.optim import SGD, FineTune, TorchOptimizer
-from manyheads.core.randomness import Purpose, generator
 from manyheads.core.registry import Registry, check_declared, import_path
+from manyheads.core.round import Round
+from manyheads.core.server import ServerOptimizer, without_moments
 from manyheads.core.trees import Params, State, Tree
 from manyheads.core.uploads import Each, Mean, Uploads, weighted_mean
 
@@ -45,27 +45,6 @@ ModelKind = Literal["global", "personal", "local"]
 """global: the server's; personal: the one a client predicts with; local: the client's after its last local update"""
 
 
-@dataclass(frozen=True)
-class Round:
-    """What server and clients both know about a round."""
-
-    index: int
-    """1 for the first round"""
-    seed: int
-    population: int
-    """clients in the federation, the papers' n or N"""
-    cohort: int
-    """clients in this round, the papers' rn or |S|"""
-
-    def uniform(self, later: int = 0) -> float:
-        """A random number in [0, 1), the same at server and clients; with ``later``, that of so many rounds later."""
-        return float(generator(self.seed, Purpose.COIN, self.index + later).random())
-
-    def coin(self, probability: float, later: int = 0) -> bool:
-        """A coin toss with the same outcome at the server and all clients."""
-        return self.uniform(later) < probability
-
-
 class Cohort(Protocol):
     """A group of clients in one round, as an algorithm sees it. Results carry a leading client dimension [C]."""
 
@@ -79,6 +58,9 @@ class Cohort(Protocol):
     @property
     def samples(self) -> Tensor:
         """Training samples of each client, [C]."""
+
+    def class_counts(self, classes: int) -> Tensor | None:
+        """Training samples of each client in each class, [C, classes]; None if the task has no classes."""
 
     @property
     def train_loss(self) -> np.ndarray:
@@ -130,6 +112,9 @@ class Cohort(Protocol):
     def draw(self, batch: int) -> Batch:
         """One batch of each client's samples (0: all of them)."""
 
+    def losses(self, params: Tree) -> Tensor:
+        """Each client's mean loss at ``params`` over all its training samples, as in an evaluation, [C]."""
+
     def gradient(self, params: Tree, on: Batch) -> Tree:
         """The gradient of each client's loss at ``params``, on a batch."""
 
@@ -179,8 +164,12 @@ class Algorithm:
     """kinds of models it can be evaluated with; first the one that the paper reports"""
     pooled: ClassVar[bool] = False
     """whether uploads are linear in the clients' losses: their weighted mean is then the upload for the pooled loss"""
+    knobs: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
+    """settings besides the step size that matter, by path, with values to try in ascending order; a search varies these"""
     reads_each: ClassVar[bool] = False
     """whether merge reads the uploads one by one; otherwise it gets their weighted mean, which workers may compute"""
+    averaged: ClassVar[tuple[str, ...]] = ()
+    """entries of the server's state that move with the clients' mean: a field ``server: Server = None`` steps these"""
 
     def everyone(self, round: int) -> bool:
         """Whether all clients take part in that round, regardless of the participation setting."""
@@ -200,7 +189,7 @@ class Algorithm:
 
     def download(self, server: State, round: Round) -> State:
         """What travels to every client of the cohort, the same for all."""
-        return server
+        return without_moments(server)
 
     def download_each(self, server: State, clients: Sequence[int], round: Round) -> State:
         """What travels to each of these clients individually, with a leading client dimension."""
@@ -208,19 +197,28 @@ class Algorithm:
 
     def expects(self, server: State, round: Round) -> State:
         """The form of what each client must send back; uploads of another form are dropped."""
-        return server
+        return without_moments(server)
 
     def local(self, cohort: Cohort, server: State, client: State) -> Update:
         """Local training of a cohort, from what was downloaded (both kinds) and what its clients keep."""
         raise NotImplementedError
 
     def merge(self, server: State, uploads: Uploads, round: Round) -> State:
-        """The server's next state."""
+        """The server's next state, before its optimizer, if it has one, makes a step of the ``averaged`` entries."""
         return uploads.mean()
+
+    def change(self, server: State, merged: State, uploads: Uploads) -> State:
+        """What the clients changed of the ``averaged`` entries, in the mean: the direction of the server's step."""
+        return State(**{name: getattr(merged, name) - getattr(server, name) for name in self.averaged})
+
+    @property
+    def server_optimizer(self) -> ServerOptimizer | None:
+        """The setting ``server``, of methods that have it."""
+        return getattr(self, "server", None)
 
     def for_models(self, server: State) -> State:
         """What of the server's state a client needs to know for its global or personal model."""
-        return server
+        return without_moments(server)
 
     def global_model(self, server: State) -> Tree | None:
         """The global model, if the method has one."""
@@ -230,6 +228,15 @@ class Algorithm:
         """The model a client predicts with, if the method has personal models."""
         return None
 
+    def settled(self, cohort: Cohort, server: State, client: State) -> State:
+        """The state with which clients predict, if they look at their training samples for it; :attr:`settles`."""
+        return client
+
+    @property
+    def settles(self) -> bool:
+        """Whether a client looks at its training samples to find the state with which it predicts."""
+        return type(self).settled is not Algorithm.settled
+
     def adaptation(self) -> FineTune:
         """How a client adapts its personal model at test time, if the method does so."""
         return FineTune()
@@ -238,11 +245,23 @@ class Algorithm:
         """The values of settings, by path, that give local steps a size of about ``lr``; tuning varies these."""
         return {"sgd.lr": lr} if hasattr(self, "sgd") else {}
 
+    def scheduled(self) -> Iterable[str]:
+        """The settings, by path, that a schedule multiplies from round to round: the step sizes of training."""
+        return self.step_sizes(1.0, 1)
+
 
 def _check_algorithm(cls: type[Algorithm]) -> None:
     check_declared(
         cls, base=Algorithm, attributes=("paper", "travels", "stays", "models"), methods=("init_server", "local")
     )
+    for path, values in cls.knobs.items():
+        if not values or path.partition(".")[0] not in cls.__dataclass_fields__:  # type: ignore[attr-defined]
+            raise UserError(f"knobs of {import_path(cls)}: {path!r} is no setting of it, or has no values to try")
+    if bool(cls.averaged) != ("server" in cls.__dataclass_fields__):  # type: ignore[attr-defined]
+        raise UserError(
+            f"{import_path(cls)} has only one of averaged = (...) and server: Server = None",
+            fix="averaged names the entries of the server's state that the setting's optimizer steps",
+        )
     gives = {"global": "global_model", "personal": "personal_model"}
     for kind in cls.models:
         if kind not in get_args(ModelKind):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from manyheads.core.words import printable
 
-__all__ = ["Damaged", "Diverged", "UserError", "did_you_mean", "first_line", "one_of"]
+__all__ = ["Damaged", "Diverged", "InUse", "UserError", "did_you_mean", "first_line", "one_of"]
 
 
 class UserError(ValueError):
@@ -38,6 +38,10 @@ class UserError(ValueError):
 
 class Damaged(UserError):
     """A file is damaged: its content is not what was written."""
+
+
+class InUse(UserError):
+    """Another process works in the same folder."""
 
 
 class Diverged(UserError):

@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import IO, Literal
 
-from manyheads.core.errors import UserError
+from manyheads.core.errors import InUse, UserError
 
 __all__ = [
     "content",
@@ -107,7 +107,7 @@ def locked(folder: Path) -> IO[str]:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):
             file.close()
-            raise UserError(f"{folder} is in use by another process") from None
+            raise InUse(f"{folder} is in use by another process") from None
     return file
 
 

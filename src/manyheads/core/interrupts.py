@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["STOPS", "held", "leave_to_parent"]
+__all__ = ["STOPS", "held", "leave_to_parent", "noted"]
 
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Ctrl-C, kill, and a closed terminal"""
@@ -22,12 +22,25 @@ def held() -> Iterator[None]:
     before it is recorded leaves the process behind. Processes started in the block inherit blocked signals: see
     :func:`leave_to_parent`.
     """
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+    with noted():
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+
+@contextmanager
+def noted() -> Iterator[None]:
+    """Delay what this program does about signals that stop it until the end of the block.
+
+    Unlike :func:`held`, this is not inherited by processes that are started in the block.
+    """
     came: list[int] = []
 
     def note(number: int, frame: FrameType | None) -> None:
         came.append(number)
 
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
     handlers = {}
     if threading.current_thread() is threading.main_thread():  # Python runs all signal handlers in this thread
         handlers = {stop: handler for stop in STOPS if callable(handler := signal.getsignal(stop))}
@@ -36,7 +49,6 @@ def held() -> Iterator[None]:
             signal.signal(stop, note)
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         for stop, handler in handlers.items():
             signal.signal(stop, handler)
     if came:

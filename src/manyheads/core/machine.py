@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Machine", "machine_facts", "this_machine"]
+__all__ = ["Machine", "machine_facts", "this_machine", "version_of"]
 
 PACKAGES = ("manyheads", "torch", "numpy", "safetensors", "scikit-learn")
 
@@ -35,7 +35,7 @@ def this_machine() -> Machine:
         platform=platform.platform(),
         processor=platform.processor() or platform.machine(),
         cores=os.cpu_count(),
-        packages={name: _version(name) for name in PACKAGES},
+        packages={name: version_of(name) for name in PACKAGES},
         git_commit=_commit(),
     )
 
@@ -45,7 +45,8 @@ def machine_facts() -> dict[str, Any]:
     return asdict(this_machine())
 
 
-def _version(package: str) -> str | None:
+def version_of(package: str) -> str | None:
+    """The version of an installed package; None if it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:

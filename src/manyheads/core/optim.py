@@ -59,10 +59,10 @@ def optimizer_named(name: OptimizerName, sgd: SGD) -> SGD | TorchOptimizer:
 class FineTune:
     """Fine-tuning of a trained model on a client's own training samples, before it is evaluated."""
 
-    scope: Literal["none", "head", "all"] = "none"
-    """what is tuned: the head, or the whole model"""
+    scope: Literal["none", "head", "all", "lp-ft"] = "none"
+    """what is tuned: the head, or the whole model; lp-ft: first the head alone (a linear probe), then the whole model"""
     epochs: Annotated[int, Field(ge=0)] = 10
-    """passes over the client's samples"""
+    """passes over the client's samples; lp-ft: of each of the two"""
     steps: Annotated[int, Field(ge=0)] = 0
     """steps; if not 0, instead of epochs"""
     batch: Annotated[int, Field(ge=0)] = 10
@@ -80,24 +80,31 @@ class FineTune:
     def opt(self) -> SGD | TorchOptimizer:
         return optimizer_named(self.optimizer, SGD(lr=self.lr, momentum=self.momentum, weight_decay=self.weight_decay))
 
+    @property
+    def parts(self) -> tuple[Literal["head", "all"], ...]:
+        """What is tuned, one after the other."""
+        if self.scope == "lp-ft":  # Kumar et al., Fine-Tuning can Distort Pretrained Features, ICLR 2022
+            return ("head", "all")
+        return () if self.scope == "none" else (self.scope,)
+
     def describe(self) -> str:
         """In words."""
         amount = f"{self.steps} steps" if self.steps else f"{self.epochs} epochs"
-        return f"after fine-tuning {'the head' if self.scope == 'head' else 'the whole model'} for {amount}"
+        named = {"head": "the head", "all": "the whole model"}
+        return "after fine-tuning " + ", then ".join(f"{named[part]} for {amount}" for part in self.parts)
 
     @staticmethod
     def parse(text: str) -> dict[str, str]:
-        """Settings from ``head:10`` (epochs) or ``all:1step``.
+        """Settings from ``head:10`` (epochs), ``all:1step`` or ``lp-ft:5``.
 
         >>> FineTune.parse("all:1step")
         {'scope': 'all', 'steps': '1'}
         """
         scope, _, amount = text.partition(":")
         count = amount.removesuffix("steps").removesuffix("step")
-        if scope not in ("none", "head", "all") or (amount and not count.isdigit()):
-            raise UserError(
-                "cannot read", where="finetune", given=text, allowed="head:EPOCHS, all:EPOCHS, head:STEPSsteps, none"
-            )
+        if scope not in ("none", "head", "all", "lp-ft") or (amount and not count.isdigit()):
+            allowed = "head:EPOCHS, all:EPOCHS, lp-ft:EPOCHS, head:STEPSsteps, none"
+            raise UserError("cannot read", where="finetune", given=text, allowed=allowed)
         if not amount:
             return {"scope": scope}
         return {"scope": scope, "steps" if "step" in amount else "epochs": count}

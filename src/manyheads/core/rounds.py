@@ -3,6 +3,7 @@
 There are no files, processes or clocks in them. The simulator, the theory's experiments and a real federation call the
 same two, and differ in who carries the values from one to the other::
 
+    server   = first_state(algorithm, model.params, clients_in_all)        # before the first round
     download = algorithm.download(server, round) | algorithm.download_each(server, clients, round)
     done     = client_round(algorithm, cohort, download, kept)            # at the clients; done.kept stays there
     after    = server_round(algorithm, server, [done.reply, ...], round)  # at the server
@@ -13,17 +14,19 @@ replies there (:mod:`manyheads.core.replies`), which gives the same numbers and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Literal
 
 import numpy as np
 
-from manyheads.core.contract import Algorithm, Cohort, Round
+from manyheads.core.contract import Algorithm, Cohort, Round, Uploads
 from manyheads.core.errors import Diverged, UserError
 from manyheads.core.replies import NOT_FINITE, Accepted, Reply, accepted, different_names, finite_clients, gathered
-from manyheads.core.trees import State
+from manyheads.core.server import without_moments
+from manyheads.core.settings import changed
+from manyheads.core.trees import Params, State, Tree
 
 __all__ = [
     "LOCAL",
@@ -31,7 +34,9 @@ __all__ = [
     "NoUploads",
     "ServerRound",
     "Weighting",
+    "at_rate",
     "client_round",
+    "first_state",
     "likely_cause",
     "server_round",
     "weights_of",
@@ -96,7 +101,7 @@ def client_round(
     ``weighting`` is the algorithm's own unless given. ``keep_local`` adds the model after the last local step to the
     personal state.
     """
-    update = algorithm.local(cohort, download, kept)
+    update = at_rate(algorithm, cohort.round).local(cohort, download, kept)
     stays = update.client
     if keep_local and update.model is not None:
         stays = stays | State(**{LOCAL: update.model})
@@ -111,22 +116,64 @@ def weights_of(algorithm: Algorithm, samples: np.ndarray, weighting: Weighting |
     return np.ones(len(samples)) if (weighting or algorithm.weighting) == "equal" else samples.astype(float)
 
 
-def server_round(algorithm: Algorithm, server: State, replies: Sequence[Reply | Accepted], round: Round) -> ServerRound:
-    """Check the replies that are not checked yet, merge what can be used, and check the result."""
+def first_state(algorithm: Algorithm, params: Params, population: int) -> State:
+    """The server's state before the first round: the algorithm's, and the moments of the server's optimizer."""
+    server, optimizer = algorithm.init_server(params, population), algorithm.server_optimizer
+    return server if optimizer is None else server | optimizer.init(_averaged(algorithm, server))
+
+
+def at_rate(algorithm: Algorithm, round: Round) -> Algorithm:
+    """The algorithm with the step sizes that it has in this round, by the run's schedule."""
+    if round.rate == 1:
+        return algorithm
+    return changed(algorithm, {path: attrgetter(path)(algorithm) * round.rate for path in algorithm.scheduled()})
+
+
+def server_round(
+    algorithm: Algorithm,
+    server: State,
+    replies: Sequence[Reply | Accepted],
+    round: Round,
+    statistics: Collection[str] = (),
+) -> ServerRound:
+    """Check the replies that are not checked yet, merge what can be used, make the server's step, check the result.
+
+    ``statistics`` names the parameters that are running statistics, along which no optimizer steps.
+    """
     expected = algorithm.expects(server, round)
     parts = [accepted(reply, expected) if isinstance(reply, Reply) else reply for reply in replies]
     dropped = {client: why for part in parts for client, why in part.dropped.items()}
     uploads = gathered(parts, algorithm.reads_each)
     if uploads is None:
         raise NoUploads(round, dropped)
-    merged = algorithm.merge(server, uploads, round)
-    _check_merged(algorithm, merged, server)
+    merged = at_rate(algorithm, round).merge(without_moments(server), uploads, round)
+    _check_merged(algorithm, merged, without_moments(server))
+    merged = _stepped(algorithm, server, merged, uploads, statistics)
     if not finite_clients(merged.map(lambda v: v.unsqueeze(0)), 1).all():
         raise Diverged(
             f"round {round.index}: the merged model is not finite: training diverged",
             fix=likely_cause(algorithm, round.population),
         )
     return ServerRound(merged, dropped)
+
+
+def _stepped(
+    algorithm: Algorithm, server: State, merged: State, uploads: Uploads, statistics: Collection[str]
+) -> State:
+    """The merged state after the step of the server's optimizer, with its moments; without one, as it is."""
+    optimizer = algorithm.server_optimizer
+    if optimizer is None:
+        return merged
+    change = Tree(algorithm.change(server, merged, uploads).flat)
+    means = [name for name in change if name.partition("/")[2] in statistics]
+    step, moments = optimizer.step(change, server, means)
+    after = (_averaged(algorithm, server) + step).items()
+    return merged.unflat(merged.flat | dict(after)) | moments
+
+
+def _averaged(algorithm: Algorithm, server: State) -> Tree:
+    """The parameters that the server's optimizer steps, in one tree."""
+    return Tree(State(**{name: server[name] for name in algorithm.averaged}).flat)
 
 
 def _check_merged(algorithm: Algorithm, merged: State, server: State) -> None:

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
 from textwrap import dedent
-from typing import Any, NamedTuple, TypeVar, cast, dataclass_transform
+from types import UnionType
+from typing import Any, NamedTuple, TypeVar, Union, cast, dataclass_transform, get_args, get_origin
 
 import pydantic
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -89,11 +90,20 @@ def walk(cls: type, path: tuple[str, ...] = (), defaults: object = None) -> Iter
     ['lr', 'momentum', 'weight_decay']
     """
     for name, info in _fields(cls).items():
-        default = getattr(defaults, name, info.get_default(call_default_factory=True))
-        if isinstance(info.annotation, type) and dataclasses.is_dataclass(info.annotation):
-            yield from walk(info.annotation, (*path, name), default)
+        usual = None if info.is_required() else info.get_default(call_default_factory=True)
+        default = getattr(defaults, name, usual)
+        inside = _nested(info.annotation)
+        if isinstance(inside, type) and dataclasses.is_dataclass(inside):
+            yield from walk(inside, (*path, name), default)
         else:
             yield Setting((*path, name), info.annotation, default, _doc(cls, name))
+
+
+def _nested(annotation: Any) -> Any:
+    """The type of a field, without the None of a field that may be left out."""
+    members = [member for member in get_args(annotation) if member is not type(None)]
+    optional = get_origin(annotation) in (Union, UnionType) and len(members) == 1
+    return members[0] if optional else annotation
 
 
 def _fields(cls: Any) -> dict[str, FieldInfo]:
@@ -145,11 +155,11 @@ def _spot(cls: Any, path: Sequence[int | str]) -> list[str]:
         if not known and not isinstance(name, int):
             break
         spot.append(str(name))
-        cls = _fields(cls)[str(name)].annotation if known else None
+        cls = _nested(_fields(cls)[str(name)].annotation) if known else None
     return spot
 
 
 def _field_owner(cls: Any, path: list[str]) -> Any:
     for name in path:
-        cls = _fields(cls)[name].annotation
+        cls = _nested(_fields(cls)[name].annotation)
     return cls

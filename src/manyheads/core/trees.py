@@ -9,7 +9,7 @@ broadcasts against it, so the same lines of an algorithm serve one client and a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -22,6 +22,11 @@ __all__ = ["Params", "State", "Tree", "Value", "aligned"]
 def aligned(value: Tensor) -> Tensor:
     """The same values in memory aligned as torch aligns its own: the last bit of a product may depend on that."""
     return value.clone() if value.data_ptr() % 64 else value
+
+
+def _received(array: np.ndarray) -> Tensor:
+    """The tensor of an array that was sent; one in shared memory may not be written to, and is copied."""
+    return aligned(torch.from_numpy(array)) if array.flags.writeable else torch.tensor(array)
 
 
 class Tree(Mapping[str, Tensor]):
@@ -58,7 +63,7 @@ class Tree(Mapping[str, Tensor]):
         return {k: v.detach().cpu().numpy() for k, v in self._leaves.items()}
 
     def __setstate__(self, arrays: dict[str, np.ndarray]) -> None:
-        self._stored, self._scale = {k: aligned(torch.from_numpy(v)) for k, v in arrays.items()}, None
+        self._stored, self._scale = {k: _received(v) for k, v in arrays.items()}, None
 
     def __repr__(self) -> str:
         return f"Tree({ {k: tuple(v.shape) for k, v in self.items()} })"
@@ -96,7 +101,7 @@ class Tree(Mapping[str, Tensor]):
     def __or__(self, other: Mapping[str, Tensor]) -> Tree:
         return Tree({**self._leaves, **other})
 
-    def select(self, names: Mapping[str, Any] | set[str]) -> Tree:
+    def select(self, names: Mapping[str, Any] | Set[str]) -> Tree:
         """The leaves whose names are in ``names``, in this tree's order."""
         return Tree({k: v for k, v in self._leaves.items() if k in names})
 
@@ -156,7 +161,7 @@ class State(Mapping[str, Value]):
         return {k: v if isinstance(v, Tree) else v.detach().cpu().numpy() for k, v in self._values.items()}
 
     def __setstate__(self, values: dict[str, Tree | np.ndarray]) -> None:
-        tensors = {k: v if isinstance(v, Tree) else aligned(torch.from_numpy(v)) for k, v in values.items()}
+        tensors = {k: v if isinstance(v, Tree) else _received(v) for k, v in values.items()}
         object.__setattr__(self, "_values", tensors)
 
     def __iter__(self) -> Iterator[str]:
@@ -203,6 +208,8 @@ class Params(NamedTuple):
 
     body: Tree
     head: Tree
+    norms: frozenset[str] = frozenset()
+    """names of those that belong to norm layers, running statistics included"""
 
     @property
     def all(self) -> Tree:

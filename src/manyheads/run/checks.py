@@ -22,7 +22,7 @@ __all__ = ["check"]
 
 def check(algorithm: Algorithm, given: Model, federation: Federation, training: Training) -> TriedModel:
     """The model after its trial; an error if the run cannot work with these settings."""
-    training.engine.resolved_device()
+    training.engine.check()
     model = tried_on(given, federation)
     if training.engine.mode == "stacked" and (model.random or not model.stackable):
         why = model.unstackable or "draws random numbers (dropout)"
@@ -37,6 +37,13 @@ def check(algorithm: Algorithm, given: Model, federation: Federation, training: 
             where="class_weights",
             given=training.class_weights,
             allowed="none",
+        )
+    if training.schedule and training.schedule.kind != "constant" and not algorithm.scheduled():
+        raise UserError(
+            f"{algorithm.name} has no step size that a schedule could change",
+            where="schedule",
+            given=training.schedule.kind,
+            allowed="constant",
         )
     sample_cohort(training, len(federation), 1)
     Monitors(training.monitor, algorithm, model, federation, training.seed)
@@ -61,7 +68,7 @@ def check(algorithm: Algorithm, given: Model, federation: Federation, training: 
         raise UserError(
             "fine-tuning is not set", where="evaluate.model", given="finetuned", fix="say how: --finetune head:10"
         )
-    if training.finetune.scope == "head" and not model.params.head:
+    if "head" in training.finetune.parts and not model.params.head:
         raise UserError("the model has no head to fine-tune", where="finetune", fix="use --finetune all:10")
     if training.evaluate.who == "new" and training.evaluate.model == "local":
         raise UserError(
@@ -76,7 +83,7 @@ def check(algorithm: Algorithm, given: Model, federation: Federation, training: 
 
 def _check_travels(algorithm: Algorithm, model: TriedModel, metrics: Sequence[Metric], engine: Engine) -> None:
     """Check that what is sent to workers can be pickled: the metrics and, unless they are forked, everything else."""
-    if engine.resolved_workers() == 1:
+    if engine.resolved_workers() == 1 or engine.executor == "ray":  # whose pickle knows more, and says so itself
         return
     forked = engine.resolved_start_method() == "fork"
     for what, thing in (("metrics", metrics), ("model", None if forked else (algorithm, model))):

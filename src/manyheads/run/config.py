@@ -80,7 +80,7 @@ def assemble(config: Config) -> tuple[Algorithm, Model, Federation, Table]:
 
 def prepare(config: Config) -> tuple[Callable[[int], Model], Federation, Table]:
     """As :func:`assemble` without the algorithm, and with a function that makes the model from a seed."""
-    config.engine.resolved_device()  # an unusable device is an error before anything is read or written
+    config.engine.check()  # a device or a cluster that cannot be used is an error before anything is read or written
     source = source_of(config.data)
     spec = model_spec(config)
     federation, table = federation_of(config, source)

@@ -25,6 +25,7 @@ __all__ = [
     "CUSTOM",
     "RUN",
     "SCHEMA",
+    "TUNING",
     "Facts",
     "RunConfig",
     "read_kept_settings",
@@ -33,8 +34,8 @@ __all__ = [
 ]
 
 SCHEMA = 1
-RUN, COMPARISON = "config.toml", "compare.toml"
-"""names of the configuration file in the folder of a run, and in that of a comparison"""
+RUN, COMPARISON, TUNING = "config.toml", "compare.toml", "tune.toml"
+"""names of the configuration file in the folder of a run, of a comparison, and of a search for settings"""
 CUSTOM = "custom"
 """the name of data and models that were given as objects"""
 CHANGEABLE = ("rounds", "checkpoint_seconds", "engine")
@@ -80,7 +81,8 @@ def read_run_config(folder: Path) -> RunConfig:
 
 
 def _read_sealed(path: Path) -> Table:
-    kind, command = ("comparison", "compare") if path.name == COMPARISON else ("run", "run")
+    kinds = {COMPARISON: ("comparison", "compare"), TUNING: ("search", "tune METHOD")}
+    kind, command = kinds.get(path.name, ("run", "run"))
     table = read_toml(
         path, fix=f"undo the change; as another {kind}, start it elsewhere: manyheads {command} FILE --out NEW"
     )
@@ -178,6 +180,15 @@ class RunConfig:
             places = {name: placed(config.fixed[name]) for name in ("data", "model")}
             return config.fixed | told | places  # settings added since the run have their defaults
 
+        schedule = self.training("resume").schedule
+        if schedule and schedule.ends_with_the_run and self.settings["rounds"] != now.settings["rounds"]:
+            raise UserError(
+                "the schedule of this run was made for its number of rounds",
+                where="rounds",
+                given=now.settings["rounds"],
+                allowed=str(self.settings["rounds"]),
+                fix="for a schedule that does not depend on it: --schedule.rounds",
+            )
         old, new = found(self), found(now)
         for name in old.keys() | new.keys():
             if old.get(name) != new.get(name):

@@ -13,7 +13,7 @@ from manyheads.core.store import PersonalStore
 from manyheads.core.tasks import task_named
 from manyheads.core.trees import State
 from manyheads.data import Federation
-from manyheads.engines.chunks import chunked
+from manyheads.engines.chunks import chunked, chunked_to_predict
 from manyheads.engines.executor import Ask, Asking
 from manyheads.engines.jobs import ToEvaluate, evaluate_chunk
 from manyheads.engines.workbench import Members
@@ -89,7 +89,12 @@ class _Wanted:
             federation = whole.new
         clients = cohort if protocol.who == "sampled" else range(len(federation))
         sizes = getattr(federation, protocol.split).sizes
-        chunks = chunked(clients, sizes[clients], evaluator.model.params.all.numel, training.engine.mode)
+        work = clients, sizes[clients], evaluator.model.params.all.numel, training.engine.mode
+        if what.tune.scope == "none":
+            x, personal = federation.train.x, evaluator.store.layout.nbytes
+            chunks = chunked_to_predict(*work, personal, x[:1].nbytes)
+        else:
+            chunks = chunked(*work)
         first = len(whole) if new else 0  # new clients have addresses, and thus draws, of their own
         tasks = [(Members.of(rows, first), evaluator._personal(server, rows, new)) for rows in chunks]
         further = protocol.is_reported(round.index, training.rounds)

@@ -11,6 +11,7 @@ from manyheads.core.checkpoint import rounds_on_disk
 from manyheads.core.contract import Algorithm
 from manyheads.core.errors import UserError
 from manyheads.core.history import rounds_recorded
+from manyheads.core.rounds import first_state
 from manyheads.core.store import PersonalStore
 from manyheads.run.at_sites import kept_of
 from manyheads.run.config import GivenModel
@@ -44,7 +45,7 @@ def load(
     kept = kept_of(config.settings["data"], training, algorithm, whole.params)
     store = PersonalStore(directory.store_path, kept, clients, read_only=True)
     say = say or partial(warnings.warn, stacklevel=3)
-    server, history = directory.restore(algorithm.init_server(whole.params, clients), store, say)
+    server, history = directory.restore(first_state(algorithm, whole.params, clients), store, say)
     told, newest = rounds_recorded(directory.history_path), rounds_on_disk(directory.checkpoints)[0]
     if told > newest:
         say(

@@ -109,7 +109,7 @@ class Loop:
     def _round(self, index: int) -> Asking[RoundEnd]:
         started = time.perf_counter()
         cohort = sample_cohort(self.training, len(self.federation), index, self.algorithm.everyone(index))
-        round = Round(index, self.training.seed, len(self.federation), len(cohort))
+        round = Round(index, self.training.seed, len(self.federation), len(cohort), self.training.rate(index))
         common, chunks = self._broadcast(round), self._chunks(round, cohort)
         losses, passes, parts = [], [], []
         (answers,) = yield [Ask(train_chunk, common, chunks)]
@@ -153,7 +153,7 @@ class Loop:
 
     def _server_round(self, parts: Sequence[Accepted], round: Round) -> ServerRound:
         try:
-            return server_round(self.algorithm, self.server, parts, round)
+            return server_round(self.algorithm, self.server, parts, round, self.model.statistics)
         except NoUploads as error:
             if self.done:
                 self._commit()

@@ -122,7 +122,8 @@ class Run:
     @property
     def adapts(self) -> bool:
         """Whether a client's final model needs its samples: for fine-tuning, or for the method's own adaptation."""
-        return self._evaluation(self.finetunes).tune.scope != "none"
+        what = self._evaluation(self.finetunes)
+        return what.tune.scope != "none" or (what.kind == "personal" and self.algorithm.settles)
 
     def final_model(self, client: int, federation: Federation) -> Tree:
         """A client's parameters as it predicts with them: those of :meth:`client_model`, adapted to its samples."""

@@ -14,6 +14,8 @@ from manyheads.core.files import sweep
 from manyheads.core.history import History
 from manyheads.core.optim import FineTune
 from manyheads.core.round_end import RoundEnd
+from manyheads.core.rounds import first_state
+from manyheads.core.schedule import Schedule
 from manyheads.core.store import PersonalStore
 from manyheads.core.trees import State
 from manyheads.data import Federation
@@ -50,6 +52,7 @@ def simulate(
     seed: int = 0,
     weighting: Literal["auto", "samples", "equal"] = "auto",
     class_weights: Weighing = "none",
+    schedule: Schedule | None = None,
     finetune: FineTune | None = None,
     evaluate: Evaluate | None = None,
     monitor: Sequence[str] = (),
@@ -79,6 +82,7 @@ def simulate(
         seed=seed,
         weighting=weighting,
         class_weights=class_weights,
+        schedule=schedule,
         finetune=finetune or FineTune(),
         evaluate=evaluate or Evaluate(),
         monitor=tuple(monitor),
@@ -144,7 +148,7 @@ def begun(
         directory.require_checkpoints()
         initial = training.client_state(algorithm, model.params) if kept is None else kept
         store = PersonalStore(directory.store_path, initial, len(federation))
-        server = algorithm.init_server(model.params, len(federation))
+        server = first_state(algorithm, model.params, len(federation))
         history = History(directory.history_path, of=directory.settings)
         if resume:
             server, history = directory.restore(server, store, say)

@@ -9,6 +9,7 @@ from pydantic import Field
 from manyheads.core.contract import Algorithm
 from manyheads.core.optim import FineTune
 from manyheads.core.rounds import LOCAL
+from manyheads.core.schedule import Schedule
 from manyheads.core.settings import settings
 from manyheads.core.trees import Params, State
 from manyheads.engines.class_weights import Weighing
@@ -35,6 +36,8 @@ class Training:
     class_weights: Weighing = "none"
     """weights of the samples in the training loss; balanced: inverse to how frequent the label is in the federation;
     client: at the client itself"""
+    schedule: Schedule | None = None
+    """how the step sizes change from round to round"""
     checkpoint_seconds: Annotated[float, Field(ge=0)] = 5.0
     """least time between checkpoints; 0: one after every round"""
     finetune: FineTune = FineTune()
@@ -42,9 +45,14 @@ class Training:
     evaluate: Evaluate = Evaluate()
     """the evaluation protocol"""
     monitor: tuple[str, ...] = ()
-    """quantities to record in every round: principal_angle (linear-tasks), cka, head_diversity, drift"""
+    """quantities to record in every round: principal_angle (linear-tasks), cka, head_diversity, drift,
+    local_drift, local_drift_square"""
     engine: Engine = Engine()
     """who does the work"""
+
+    def rate(self, round: int) -> float:
+        """By what the schedule multiplies the step sizes in a round."""
+        return self.schedule.rate(round, self.rounds) if self.schedule else 1.0
 
     def client_state(self, algorithm: Algorithm, params: Params) -> State:
         """A client's initial personal state, including its local model if the protocol evaluates that."""
