@@ -8,7 +8,7 @@ BASE := .venv/.base
 DEV := .venv/.dev
 DOCS := .venv/.docs
 
-.PHONY: setup demo test test-federation lint check docs format fuzz bench clean
+.PHONY: setup demo test test-federation test-cluster lint check docs format fuzz bench clean
 
 setup: $(BASE)
 
@@ -40,6 +40,10 @@ test: $(DEV)
 test-federation: $(DEV)
 	MANYHEADS_FEDERATION=1 $(BIN)/python -m pytest tests/federate/test_flower_full.py -v
 
+# Ray's processes at length: two nodes, kills, refusals; about ten minutes
+test-cluster: $(DEV)
+	MANYHEADS_CLUSTER=1 $(BIN)/python -m pytest tests/engines/test_ray_full.py -v
+
 lint: $(DEV)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -66,6 +70,7 @@ bench: $(DEV)
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/forms.py
 	$(BIN)/python benchmarks/costs.py
+	$(BIN)/python benchmarks/cluster.py
 	$(BIN)/python benchmarks/tables.py
 
 clean:

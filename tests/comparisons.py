@@ -9,7 +9,7 @@ import numpy as np
 from manyheads.core.machine import this_machine
 from manyheads.experiments.describe import Distances, FederationFacts, Followed, Range, Samples, Sizes, Targets
 from manyheads.experiments.gains import Counts, Gain, MeanGain, SiteAdvice, SiteGain
-from manyheads.experiments.method_result import Choice, MethodResult, MetricLevel, Observed, Point, RateTried
+from manyheads.experiments.method_result import Choice, MethodResult, MetricLevel, Observed, Point, Tried
 from manyheads.experiments.quality import CalibrationBin, ClassQuality, CrossSites, SurvivalCurve
 from manyheads.experiments.results import ComparisonResult, Recommendation
 
@@ -108,7 +108,7 @@ def _training(rng, mean, kind):
         "algorithm": {"sgd": {"lr": 0.1}}, "rate": 0.1, "rounds": 40, "passes": float(rng.integers(20, 200)),
         "choices": tuple(Choice(fold, 0.1, int(rng.integers(20, 60)), mean) for fold in range(5)),
         "bytes_up": sent * 20, "bytes_down": sent * 20, "bytes": sent * 40, "curve": curve,
-        "rates": tuple(RateTried(rate, mean - abs(rate - 0.1)) for rate in (0.03, 0.1, 0.3)),
+        "rates": tuple(Tried(rate, mean - abs(rate - 0.1)) for rate in (0.03, 0.1, 0.3)),
         "rounds_to_target": 20, "bytes_to_target": sent * 20, "monitors": monitors if kind == "federated" else {},
     }  # fmt: skip
 

@@ -90,12 +90,12 @@ def linked(made: Study, carrier: Any, place: Path, said: list[str] | None = None
     return lambda run: Link(made, carrier, Audit(place / "audit.jsonl"), run, say)
 
 
-def simulated(data: Path, method: str, rounds: int = 2, **settings: Any) -> Run:
+def simulated(data: Path, method: str | dict[str, Any], rounds: int = 2, **settings: Any) -> Run:
     """The same tables in one place."""
+    settings = {"model": {"name": "mlp"}} | settings
     config = Config(
         data={"name": "sites", "path": str(data)},
-        model={"name": "mlp"},
-        algorithm={"name": method},
+        algorithm={"name": method} if isinstance(method, str) else method,
         rounds=rounds,
         seed=1,
         engine=Engine(mode="loop"),

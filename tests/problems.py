@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from torch import nn
 
-from manyheads import Federation
+from manyheads import Federation, Model
 from manyheads.core.randomness import Purpose, torch_seeded
+from manyheads.data import Samples
 
 
 def ragged(sizes: tuple[int, ...] = (1, 23, 7, 30, 12, 4, 18, 9, 15, 2), classes: int = 3, dim: int = 6) -> Federation:
@@ -23,6 +24,46 @@ def ragged(sizes: tuple[int, ...] = (1, 23, 7, 30, 12, 4, 18, 9, 15, 2), classes
 def small_net(dim: int = 6, hidden: int = 8, classes: int = 3, seed: int = 0) -> nn.Sequential:
     with torch_seeded(seed, Purpose.MODEL):
         return nn.Sequential(nn.Linear(dim, hidden), nn.ReLU(), nn.Linear(hidden, 5), nn.Tanh(), nn.Linear(5, classes))
+
+
+def normed_net(dim: int = 6, classes: int = 3) -> nn.Sequential:
+    """A net with a norm layer."""
+    with torch_seeded(0, Purpose.MODEL):
+        return nn.Sequential(nn.Linear(dim, 8), nn.LayerNorm(8), nn.Tanh(), nn.Linear(8, classes))
+
+
+def shifted(clients: int = 12, dim: int = 4, train: int = 200, noise: float = 0.0) -> Federation:
+    """The planted feature shift: the same regression at all, of inputs that each measures in units of its own."""
+    rng = np.random.default_rng(4)
+    truth, parts = rng.normal(size=dim), []
+    for _ in range(clients):
+        z = rng.normal(size=(train + 200, dim))
+        scale, shift = np.exp(rng.normal(size=dim)), 3 * rng.normal(size=dim)
+        y = z @ truth + noise * rng.normal(size=len(z))
+        parts.append((z * scale + shift, y))
+    first, rest = ([(x[rows], y[rows]) for x, y in parts] for rows in (slice(train), slice(train, None)))
+    return Federation("shifted", Samples.of(first), Samples.of(rest), "regression", 1)
+
+
+def normed_first(dim: int = 4) -> Model:
+    """A batch norm of the inputs, and a linear model of what comes out."""
+    with torch_seeded(0, Purpose.MODEL):
+        return Model(nn.Sequential(nn.BatchNorm1d(dim), nn.Linear(dim, 1)).double(), norm="average")
+
+
+def grouped(clients: int = 8, dim: int = 3, samples: int = 40) -> Federation:
+    """Planted clusters: clients with an odd number have the opposite answer of those with an even one. No noise."""
+    rng = np.random.default_rng(5)
+    truth, parts = 2 * rng.normal(size=dim), []
+    for i in range(clients):
+        x = rng.normal(size=(samples, dim))
+        parts.append((x, x @ (truth if i % 2 == 0 else -truth)))
+    return Federation("grouped", Samples.of(parts), Samples.of(parts), "regression", 1)
+
+
+def net_for(method: str) -> nn.Sequential:
+    """A small net that the method can train."""
+    return normed_net() if method == "fedbn" else small_net()
 
 
 class ConvNet(nn.Module):

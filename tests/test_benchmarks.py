@@ -14,7 +14,16 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 from check import arithmetic, difference, in_double, traffic
 from workloads import WORKLOADS
 
-QUICK = ["mlp-fedavg", "linear-40", "linear-1000", "relu-deep", "lstm-fedavg", "perfedavg-exact", "perfedavg-fo"]
+QUICK = [
+    "mlp-fedavg",
+    "class-fedavg",
+    "linear-40",
+    "linear-1000",
+    "relu-deep",
+    "lstm-fedavg",
+    "perfedavg-exact",
+    "perfedavg-fo",
+]
 
 
 @pytest.mark.parametrize("name", QUICK)

@@ -22,8 +22,9 @@ NOT_RUN = {
     r"--data (mnist|cifar10|cifar100|chars74k|sent140)\b|compare (tcga-brca|parkinsons)": "needs data beside the package",
     r"^reproduce [a-z]": "takes minutes; tests/reproduce runs small ones",
     r"^theory (fallah2020|deng2022|collins2021)": "takes long; tests/theory runs it",
-    r"^(report|run|personalize|predict)$": "names a command, and is none",
+    r"^(report|run|personalize|predict|tune)$": "names a command, and is none",
     r"time,event": "needs sites with survival times; tests/run and tests/onboarding have some",
+    r"--engine.executor ray": "starts Ray; tests/engines does",
     r"[A-Z]{3,}": "has a word to be replaced",
 }
 """commands that are only parsed, and why"""
@@ -53,7 +54,7 @@ def smaller(command: str) -> list[str]:
 
     if words[0] == "personalize":
         put("--export", "none")
-    if "--help" in words or words[0] not in ("run", "compare", "theory") or words == ["theory"]:
+    if "--help" in words or words[0] not in ("run", "compare", "theory", "tune") or words == ["theory"]:
         return words
     given = int(words[words.index("--rounds") + 1]) if "--rounds" in words else USUAL_ROUNDS
     if words[0] == "theory":
@@ -62,6 +63,10 @@ def smaller(command: str) -> list[str]:
         return words
     put("--rounds", -(-given // USUAL_ROUNDS))
     put("--workers", 1)
+    if "--search" in words or words[0] == "tune":
+        put("--search", 2)
+    if words[0] == "tune" and "--resume" not in words:
+        put("--seeds", 1)
     if words[0] == "compare" and "--resume" not in words:
         put("--seeds", 1)
         put("--folds", 1)
@@ -103,7 +108,8 @@ def prepare(page: Path, place: Path) -> None:
     used = {w.rstrip("/") for c in commands_of(text) if not why_not(c) for w in c.split() if w.startswith("runs/")}
     made = {w for c in commands_of(text) for w in re.findall(r"--out (runs/\S+)", c)}
     for folder in sorted(f for f in used - made if not f.endswith(".toml")):
-        what = ["compare", "digits"] if "comparison" in folder else ["run"]
+        kinds = {"comparison": ["compare", "digits"], "search": ["tune", "fedavg", "digits"]}
+        what = next((words for kind, words in kinds.items() if kind in folder), ["run"])
         assert call(*smaller(shlex.join([*what, "--clients", "4", "--out", folder]))) == 0
 
 

@@ -222,6 +222,13 @@ def test_a_corrupt_checkpoint_is_told_and_survived(tmp_path, capsys):
     assert "falling back" in err
 
 
+def test_algorithms_are_listed_by_a_process_that_does_nothing_else():
+    done = subprocess.run(
+        [sys.executable, "-m", "manyheads", "algorithms", "fedrep"], capture_output=True, text=True, check=True
+    )
+    assert "--algorithm.server.kind" in done.stdout
+
+
 def test_algorithms_are_listed(capsys):
     assert call("algorithms", "--json") == 0
     listed = {a["name"]: a for a in json.loads(capsys.readouterr().out)["algorithms"]}

@@ -62,6 +62,21 @@ def test_help_lists_the_flags_of_the_paper(capsys):
     assert "--head-eta" in capsys.readouterr().out
 
 
+def test_a_sweep_instead_of_the_run(tmp_path, capsys):
+    path = tmp_path / "cohort.svg"
+    assert call("theory", "collins2022", "--sweep", "cohort", "--seed", 3, "--figure", path, "--json") == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["paper"], facts["sweep"], facts["settings"]["seed"]) == ("collins2022", "cohort", 3)
+    assert {"name", "holds", "value", "needs"} <= facts["outcome"][0].keys()
+    assert path.read_bytes()[:4] == b"<svg"
+    assert call("theory", "collins2022", "--sweep", "cohort") == 0
+    out = capsys.readouterr().out
+    assert "how many clients a round" in out
+    assert "✓  A_0 fails no more often" in out
+    assert call("theory", "collins2022", "--help") == 0
+    assert "--sweep" in capsys.readouterr().out
+
+
 def test_papers_are_listed(capsys):
     assert call("theory") == 0
     assert all(name in capsys.readouterr().out for name in ["collins2021"])
@@ -77,6 +92,8 @@ def test_papers_are_listed(capsys):
         (["collins2022", "--figure", "a.pdf"], "allowed: .svg, .png"),
         (["collins2022", "--alpha", "100", "--rounds", "50"], "diverged"),
         (["collins2022", "--seeds", "0"], "seeds"),
+        (["collins2022", "--sweep", "beta"], "unknown sweep; given 'beta'; allowed: tau, cohort"),
+        (["collins2021", "--sweep", "map", "--dim", "6"], "too small a problem for a sweep"),
     ],
 )
 def test_mistakes_are_one_line(capsys, arguments, message):
@@ -84,3 +101,30 @@ def test_mistakes_are_one_line(capsys, arguments, message):
     err = capsys.readouterr().err
     assert message in err
     assert err.count("\n") == 1
+
+
+def test_json_of_deng2022_and_fallah2020_has_their_lemmas(capsys):
+    few = ["--widths", 16, "--taus", 1, "--depths", 1, "--width", 16, "--clients", 2, "--samples", 3, "--rounds", 10]
+    assert call("theory", "deng2022", *few, "--gradient", "single", "--json") == 0
+    deng = json.loads(capsys.readouterr().out)
+    assert {"semi_smoothness", "features_apart", "backward_moved", "stochastic_mean"} <= deng["ratios"].keys()
+    assert "rate_times_R0" not in deng["ratios"]
+    assert call("theory", "fallah2020", "--rounds", 3, "--draws", 3, "--views", 2, "--json") == 0
+    fallah = json.loads(capsys.readouterr().out)
+    assert len(fallah["local_drift"]) == len(fallah["drift"]) == 3
+    assert fallah["bound"]["value_corrected"] < fallah["bound"]["value"]
+    assert fallah["constants"]["gamma_F^2_corrected"] < fallah["constants"]["gamma_F^2"]
+    assert [row["step"] for row in fallah["local_steps"]] == [1, 2, 3, 4, 5]
+
+
+def test_a_sweep_as_json_and_in_words(capsys):
+    few = ["--width", 16, "--clients", 2, "--samples", 2, "--rounds", 10]
+    assert call("theory", "deng2022", "--sweep", "local-sgd", *few, "--json") == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["paper"], facts["sweep"]) == ("deng2022", "local-sgd")
+    assert {"width", "eta", "R0", "rate_times_R0"} <= facts["by_width"][0].keys()
+    assert {"name", "holds", "value", "needs"} == facts["outcome"][0].keys()
+    assert call("theory", "fallah2020", "--help") == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "--sweep" in text
+    assert "rounds" in text

@@ -10,6 +10,7 @@ from federations import COMPARED, SITES, Here, agents, linked, numbers, simulate
 
 from manyheads.core.contract import ALGORITHMS
 from manyheads.core.errors import UserError
+from manyheads.core.schedule import Schedule
 from manyheads.data import source_of
 from manyheads.engines.engine import Engine
 from manyheads.experiments.compare import compare as simulated_comparison
@@ -23,12 +24,24 @@ from manyheads.run import load
 METHODS = [name for name in ALGORITHMS if name != "fedrep-linear" and ":" not in name]
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_every_method_is_trained_as_in_the_simulator(method, tmp_path):
+NORMED = {"name": "mlp", "norm": "batch"}
+STEPPED = {"name": "fedrep", "server": {"kind": "adam", "lr": 0.05}}
+SCHEDULE = Schedule(kind="step", every=1, factor=0.5)
+CASES = [
+    *(pytest.param({"name": name}, None, id=name) for name in METHODS),
+    pytest.param(STEPPED, None, id="fedrep with adam"),
+    pytest.param({"name": "fedavg"}, SCHEDULE, id="fedavg by a schedule"),
+]
+
+
+@pytest.mark.parametrize(("algorithm", "schedule"), CASES)
+def test_every_method_is_trained_as_in_the_simulator(algorithm, schedule, tmp_path):
     data = tables(tmp_path / "data")
     own = agents(data, tmp_path)
-    run = train(linked(study(algorithm={"name": method}), Here(own), tmp_path), tmp_path / "run")
-    wanted = simulated(data, method)
+    model = NORMED if algorithm["name"] == "fedbn" else {"name": "mlp"}
+    made = study(algorithm=algorithm, model=model, training=replace(study().training, schedule=schedule))
+    run = train(linked(made, Here(own), tmp_path), tmp_path / "run")
+    wanted = simulated(data, algorithm, schedule=schedule, model=model)
     assert run.server.flat.keys() == wanted.server.flat.keys()
     for name, value in wanted.server.flat.items():
         assert torch.equal(run.server.flat[name], value), name
@@ -78,10 +91,25 @@ def test_a_comparison_gives_the_simulators_result(tmp_path):
         baselines=COMPARED.baselines, local_rounds=25, pooled=False, seed=1, engine=Engine(mode="loop"),
     )  # fmt: skip
     assert numbers(found) == numbers(wanted)
-    assert carrier.count < 20  # all trainings share their messages; 25 rounds alone take two
+    assert carrier.count < 35  # all trainings share their messages; 25 rounds alone take a dozen, between decisions
     (page,) = (tmp_path / "kit-birch" / "comparisons").glob("*/site.md")
     assert "birch" in page.read_text()
     assert "fedrep" in page.read_text()
+
+
+def test_a_search_gives_the_simulators_result(tmp_path):
+    data = tables(tmp_path / "data")
+    few = replace(COMPARED, methods=("local", "fedprox"), seeds=1, folds=1, search=3, local_rounds=3)
+    made = study(compare=few, training=replace(study().training, rounds=3))
+    found = compare(linked(made, Here(agents(data, tmp_path)), tmp_path), tmp_path / "compare")
+    federation = source_of({"name": "sites", "path": str(data)}).federation(1)
+    wanted = simulated_comparison(
+        federation, "mlp", methods=["local", "fedprox"], rounds=3, seeds=1, folds=1, rates=COMPARED.rates, search=3,
+        baselines=COMPARED.baselines, local_rounds=3, pooled=False, seed=1, engine=Engine(mode="loop"),
+    )  # fmt: skip
+    assert numbers(found) == numbers(wanted)
+    assert len(found["fedprox"].rates) == 3
+    assert all("mu" in each.knobs for each in found["fedprox"].rates)
 
 
 def test_a_comparison_that_is_interrupted_goes_on_to_the_same_result(tmp_path):

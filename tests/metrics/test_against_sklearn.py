@@ -114,3 +114,37 @@ def test_the_calibration_error_of_two_bins():
     p = np.array([0.8] * 4 + [0.6] * 3)
     own = of_one_client(np.log(np.stack([1 - p, p], axis=1)), [1, 0, 0, 0, 1, 1, 0])
     assert METRICS["calibration_error"]().of_client(own) == pytest.approx((4 * (0.8 - 1 / 4) + 3 * (2 / 3 - 0.6)) / 7)
+
+
+MANY = ["auc", "average_precision", "f1", "balanced_accuracy", "calibration_error", "accuracy", "brier", "log_loss"]
+
+
+@pytest.mark.parametrize("name", MANY)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    classes=st.sampled_from([2, 3, 7]),
+    sizes=st.lists(st.integers(0, 12), min_size=1, max_size=8),
+    tied=st.booleans(),
+)
+@settings(max_examples=40, deadline=None)
+def test_many_clients_together_are_as_one_by_one(name, seed, classes, sizes, tied):
+    rng, total = np.random.default_rng(seed), sum(sizes)
+    outputs = 3 * rng.normal(size=(total, classes))
+    outputs = outputs.round() if tied else outputs
+    if total and seed % 3 == 0:
+        outputs[rng.integers(total)] = np.nan
+    together = Predictions(outputs, rng.integers(0, classes, total), np.zeros(total), np.array(sizes))
+    metric = METRICS[name]()
+    with np.errstate(invalid="ignore"):
+        found = metric.of_clients(together)
+    for client, size in enumerate(sizes):
+        own = together.client(client)
+        if not size:
+            assert not found.defined[client]
+        elif not np.isfinite(own.outputs).all():
+            assert found.defined[client]
+            assert name == "accuracy" or not np.isfinite(found.values[client])
+        else:
+            value = metric.of_client(own)
+            assert found.defined[client] == (value is not None)
+            assert found.values[client] == pytest.approx(np.nan if value is None else value, abs=1e-12, nan_ok=True)

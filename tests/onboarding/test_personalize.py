@@ -19,6 +19,7 @@ from manyheads.core.randomness import Purpose, batch_plan, generator
 from manyheads.data import LinearTasks
 from manyheads.data.sites.new_site import read_new_site
 from manyheads.data.sites.source import Sites
+from manyheads.models import MLP
 from manyheads.onboarding import PersonalModel, save_personal
 from manyheads.onboarding.held_out import split
 
@@ -86,6 +87,8 @@ def test_every_method_has_a_model_for_a_newcomer(name):
     if name == "fedrep-linear":
         federation = LinearTasks(clients=200, samples=30).federation(0).with_new_clients(1, 0)
         model = "linear"
+    if name == "fedbn":
+        model = MLP(norm="layer")
     run = mh.simulate(ALGORITHMS[name](), model, federation, rounds=2)
     mine = mh.personalize(run, samples_of(federation.new), curve=[4])
     assert mine.facts["after"]["loss"] < mine.facts["before"]["loss"]

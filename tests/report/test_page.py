@@ -288,7 +288,8 @@ def test_headings_are_in_order_and_every_chart_has_words(task):
 def test_four_sites_stay_below_two_megabytes_and_many_below_four(facts):
     assert len(page(facts).encode()) < 2_000_000
     names = [f"Krankenhaus Nummer {i}, Abteilung für Innere Medizin" for i in range(1200)]
-    result = made(names=names, federated=[*(n for n in ALGORITHMS if n != "local"), "fedrep+ft"])
+    methods = [name for name in ALGORITHMS if name != "local"][:14]
+    result = made(names=names, federated=[*methods, "fedrep+ft"])
     labels = tuple(tuple(range(150)) for _ in names)
     text = page_of(replace(result, data=replace(result.data, labels=labels, label_names=())))
     assert len(text.encode()) < 4_000_000

@@ -16,9 +16,10 @@ from manyheads.metrics import principal_angle_distance
 from manyheads.reproduce.collins2021.figure1 import Figure1
 from manyheads.reproduce.collins2021.figure3 import AUTHORS, Figure3
 from manyheads.reproduce.collins2021.figure4 import Figure4
-from manyheads.reproduce.collins2021.linear import ALONE, FEDREP, Tasks, fitted, line_of
+from manyheads.reproduce.collins2021.linear import ALONE, FEDREP, line_of
 from manyheads.reproduce.experiment import Place
 from manyheads.theory.collins2021.fresh import fresh_rounds
+from manyheads.theory.collins2021.tasks import Tasks, fitted
 
 SMALL: dict[str, Any] = {"dim": 6, "rank": 2, "clients": 12, "rounds": 4, "seeds": 2}
 ENGINE = Engine(workers=1)

@@ -12,6 +12,7 @@ from commands import call
 
 from manyheads.core.errors import Diverged, UserError
 from manyheads.core.settings import settings
+from manyheads.engines.engine import Engine
 from manyheads.reproduce import EXPERIMENTS, Experiment, Result, reproduce
 from manyheads.reproduce.claims import Claim, above
 from manyheads.reproduce.drawing import banded, row
@@ -80,7 +81,7 @@ def places(tmp_path, monkeypatch) -> Iterator[dict[str, Path]]:
 
 
 def done(places: dict[str, Path], experiment: Experiment | None = None, **options: Any) -> Result:
-    return reproduce(experiment or Growth.at("quick"), "quick", workers=1, **places, **options)
+    return reproduce(experiment or Growth.at("quick"), "quick", engine=Engine(workers=1), **places, **options)
 
 
 def test_everything_is_measured_judged_and_written(places):
@@ -95,6 +96,7 @@ def test_everything_is_measured_judged_and_written(places):
     assert facts["claims"][0]["verdict"] == "reproduced"
     assert facts["machine"]["packages"]["torch"]
     assert facts["records"][0]["facts"] == {"values": [0.0, 2.0, 4.0]}
+    assert all(record["core_seconds"] >= 0 for record in facts["records"])
     assert Result.read(folder) == result
     assert "points 3 (paper: 5)" in (folder / "figure.svg").read_text()
 

@@ -10,15 +10,22 @@ import pytest
 from manyheads.core.contract import ALGORITHMS
 from manyheads.core.settings import build
 from manyheads.data import Federation, parse_partition
+from manyheads.engines.engine import Engine
 from manyheads.reproduce import EXPERIMENTS, reproduce
 from manyheads.reproduce.experiment import Place
 from manyheads.reproduce.own.digits_curves import ALONE, FEDAVG, FEDREP, Curves
 from manyheads.reproduce.own.digits_methods import METHODS, Methods
 from manyheads.reproduce.own.real_short import SETS, ShortRuns, majority
-from manyheads.reproduce.own.theorems import TheoryCollins2021, TheoryCollins2022, TheoryDeng2022, TheoryFallah2020
+from manyheads.reproduce.own.theorems import (
+    RATIOS,
+    TheoryCollins2021,
+    TheoryCollins2022,
+    TheoryDeng2022,
+    TheoryFallah2020,
+)
 from manyheads.reproduce.records import key_of, measured, rounded
 from manyheads.run.config import Config
-from manyheads.theory import Collins2022, Fallah2020, theory
+from manyheads.theory import PAPERS, Collins2022, Fallah2020, theory
 
 OWN = [name for name in EXPERIMENTS if "paper" not in EXPERIMENTS.find(name).scales]
 
@@ -106,7 +113,7 @@ def test_claims_on_methods_follow_from_what_is_measured():
 def test_a_step_size_that_diverges_is_told_and_not_chosen(tmp_path, monkeypatch):
     monkeypatch.setattr("manyheads.reproduce.own.digits_methods.METHODS", {"fedavg": METHODS["fedavg"]})
     experiment = Methods(rates=(0.1, 1e30), rounds=1, seeds=1)
-    result = reproduce(experiment, "quick", out=tmp_path / "results", work=tmp_path / "work", workers=1)
+    result = reproduce(experiment, "quick", out=tmp_path / "results", work=tmp_path / "work", engine=Engine(workers=1))
     assert result.diverged == ["fedavg, step 1e+30"]
     assert not result.missing
     chosen = experiment.chosen(measured(result.records))["fedavg"]
@@ -151,10 +158,42 @@ def test_a_bound_that_is_exceeded_tells_against_the_theorem_only_within_its_assu
     assert verdicts(experiment, {"run": {0: facts}})[0] == "reproduced"
     assert verdicts(experiment, {"run": {0: changed(facts, 3, False)}})[0] == "undecided"
     assert verdicts(experiment, {"run": {0: changed(facts, 3, True)}})[0] == "not reproduced"
-    assert [claim.found_here for claim in experiment.claims({"run": {0: facts}})] == [False, False, False, True]
     stuck = facts | {"proposition_1": facts["proposition_1"] | {"smallest_ratio": 0.5}}
-    assert verdicts(experiment, {"run": {0: facts, 1: stuck}})[2] == "not reproduced"
+    found = dict(zip(texts(experiment, facts), verdicts(experiment, {"run": {0: facts, 1: stuck}}), strict=True))
+    assert found["Proposition 1: there are representations that D-GD does not learn"] == "not reproduced"
     assert experiment.figure({"run": {0: facts}}).to_dict()["$schema"]
+
+
+def texts(experiment, facts):
+    return [claim.text for claim in experiment.claims({"run": {0: facts}})]
+
+
+def test_a_vacuous_hypothesis_counts_for_no_verdict():
+    facts = rounded(theory(Collins2022(dim=20, rank=2, clients=10, rounds=50, instances=0)))
+    claims = TheoryCollins2022().claims({"run": {0: facts}})
+    first, nothing = [claim for claim in claims if claim.text.endswith("in every round")]
+    assert (first.found_here, nothing.found_here) == (False, True)
+    assert {check.what.partition(":")[0] for check in nothing.checks} >= {"local A1", "local A3", "A1", "A3"}
+    assert all("would do" in check.evidence for check in nothing.checks)
+    broken = facts | {"lemma_8": facts["lemma_8"] | {"smallest": 0.05}}
+    (lemma8,) = [c for c in TheoryCollins2022().claims({"run": {0: broken}}) if c.text.startswith("Lemma 8")]
+    assert lemma8.verdict == "not reproduced"
+
+
+def test_every_sweep_is_an_experiment_judged_by_its_outcome():
+    names = {f"theory.{paper}-{name}" for paper in PAPERS for name in PAPERS.find(paper).sweeps}
+    assert names <= set(EXPERIMENTS)
+    assert "theory.collins2022-tau" in names
+    kind = EXPERIMENTS.find("theory.collins2022-cohort")
+    experiment = kind.at("quick")
+    facts = rounded(experiment.measure("cohort", 0, Place(None)))
+    assert verdicts(experiment, {"cohort": {0: facts}}) == ["reproduced"]
+    missed = facts | {"outcome": [row | {"holds": False} for row in facts["outcome"]]}
+    assert verdicts(experiment, {"cohort": {0: facts, 1: missed}}) == ["not reproduced"]
+    open_ = facts | {"outcome": [row | {"holds": None} for row in facts["outcome"]]}
+    assert verdicts(experiment, {"cohort": {0: open_}}) == ["undecided"]
+    assert experiment.figure({"cohort": {0: facts}}).to_dict()["$schema"]
+    assert experiment.recipe("cohort", 1)["seed"] == 1
 
 
 def test_lemmas_are_judged_one_by_one():
@@ -166,7 +205,7 @@ def test_lemmas_are_judged_one_by_one():
 
 
 def widths(**powers):
-    keys = ("gradient_upper", "gradient_lower", "deviation", "distance", "outputs", "outputs_m_d")
+    keys = (*RATIOS.values(), "outputs", "outputs_m_d")
     rows = [{"width": m, **{key: 0.3 * m ** powers.get(key, 0.0) for key in keys}} for m in (32, 64, 128)]
     return {"run": {0: {"by_width": rows, "measured": {"fit": {"r2": 0.99}}, "conditions": []}}}
 

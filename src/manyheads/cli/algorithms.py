@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+import manyheads.algorithms  # noqa: F401, registers the methods
 from manyheads.cli.output import Plain, bold
 from manyheads.core.contract import ALGORITHMS, Algorithm
 from manyheads.core.plain import to_json

@@ -16,6 +16,7 @@ __all__ = ["ABOUT", "app_for", "called"]
 ABOUT = {
     "compare": "Should we federate at all? Which method, which sites gain, how sure are we, what does it cost?",
     "run": "Train one method on one federation.",
+    "tune": "Search step size and other settings of one method, by validation samples.",
     "report": "Make report.html: one page that works offline, on a phone and on paper.",
     "live": "Serve a page with the curves of a run as they grow, on this machine alone, until Ctrl-C.",
     "personalize": "Give a new client its own model, from a trained run and a few samples of the client.",
@@ -90,7 +91,7 @@ def called(app: typer.Typer, arguments: Sequence[str]) -> int:
     except _UsageError as error:
         if not error.format_message():  # no command was named, and the help has been shown
             return 2
-        if "run" in arguments[:1] or "compare" in arguments[:1]:
+        if arguments[:1] and arguments[0] in ("run", "compare", "tune"):
             from manyheads.cli.given import refuse_unknown
 
             refuse_unknown(arguments)

@@ -37,7 +37,15 @@ from manyheads.metrics import METRICS
 from manyheads.run.config import Config, model_spec, prepare, with_code
 from manyheads.run.config_file import COMPARISON, read_settings
 
-__all__ = ["compare", "compare_flags"]
+__all__ = [
+    "DEFAULTS",
+    "compare",
+    "compare_flags",
+    "described",
+    "rounds_progress",
+    "shown_table",
+    "whole_settings",
+]
 
 DEFAULTS = {"engine": {"workers": "0"}, "finetune": {"scope": "all"}, "rounds": str(ROUNDS)}
 """defaults of this command: all cores, fine-tuning of whole models, and enough rounds to choose from"""
@@ -86,11 +94,7 @@ def compare(
       manyheads compare --resume --out runs/my-comparison
     """
     errors = Plain(stderr=True)
-    table = _described(data, flags, out, resume)
-    comparison = build(Comparison, table.get("compare", {}), where="compare")
-    rest = {k: v for k, v in table.items() if k != "compare"}
-    _refuse_run_settings(rest)
-    config = build(Config, rest, where="config")
+    comparison, config = described(data, flags, DEFAULTS, resume, out, COMPARISON)
     methods = methods_of(comparison.methods, comparison.batch, comparison.options)
     _, federation, made = prepare(config)
     refuse_unfit(federation)
@@ -98,14 +102,14 @@ def compare(
     usual = Path("runs") / f"{datetime.now():%Y-%m-%d-%H%M%S}-compare-{federation.name}"
     if out and not resume:
         fresh_folder(out)
-    whole = _whole(config, made, comparison, methods)
+    whole = whole_settings(config, made, comparison, methods)
     with nullcontext(out) if out else reserved(usual) as place, locked(place):
         sweep(place)
         model = partial(model_for, model_spec(config))
         plan = Plan(federation, model, config.training(), comparison, methods, made, place, next_step=_next(place))
         describe = partial(write_toml, place / COMPARISON, whole)
         try:
-            with _progress(errors, plan.most_rounds, f"{len(methods)} methods on {federation.name}") as follow:
+            with rounds_progress(errors, plan.most_rounds, f"{len(methods)} methods on {federation.name}") as follow:
                 result = run_comparison(plan, follow, errors.print, describe)
         except KeyboardInterrupt:
             errors.print(f"stopped; what is done is kept. Go on with: manyheads compare --resume --out {place}")
@@ -119,7 +123,7 @@ def compare(
         _show(result, place, page)
 
 
-def _whole(
+def whole_settings(
     config: Config, made: dict[str, Any], comparison: Comparison, methods: Mapping[str, Method]
 ) -> dict[str, Any]:
     """Return the settings that the comparison's folder keeps; paths are absolute."""
@@ -130,13 +134,20 @@ def _whole(
     return {key: value for key, value in whole.items() if key not in _OF_ONE_RUN}
 
 
-def _described(data: str | None, flags: dict[str, Any], out: Path | None, resume: bool) -> dict[str, Any]:
-    """Return the settings of the comparison, merged from the resumed folder, a TOML file and the flags."""
-    kept = resumed(out, COMPARISON) if resume else {}
+def described(
+    data: str | None, flags: dict[str, Any], defaults: dict[str, Any], resume: bool, out: Path | None, kept_in: str
+) -> tuple[Comparison, Config]:
+    """Return the settings, merged from defaults, the file ``kept_in`` of a folder to resume, a TOML file and the flags."""
+    kept = resumed(out, kept_in) if resume else {}
     if kept is None:
-        raise UserError("--resume needs --out with a comparison in it", where="resume", given=str(out))
+        what = "a comparison" if kept_in == COMPARISON else "a search"
+        raise UserError(f"--resume needs --out with {what} in it", where="resume", given=str(out))
     file = data if data and data.endswith(".toml") else None
-    return combined(with_data(flags, None if file else data), DEFAULTS, kept, read_settings(Path(file)) if file else {})
+    own = read_settings(Path(file)) if file else {}
+    table = combined(with_data(flags, None if file else data), defaults, kept, own)
+    rest = {k: v for k, v in table.items() if k != "compare"}
+    _refuse_run_settings(rest)
+    return build(Comparison, table.get("compare", {}), where="compare"), build(Config, rest, where="config")
 
 
 def _refuse_run_settings(table: dict[str, Any]) -> None:
@@ -152,7 +163,7 @@ def _refuse_run_settings(table: dict[str, Any]) -> None:
 
 
 @contextmanager
-def _progress(console: Console, total: int, name: str) -> Iterator[Follow]:
+def rounds_progress(console: Console, total: int, name: str) -> Iterator[Follow]:
     """Show a progress bar over all rounds of all runs; without a terminal, print a line every few seconds."""
     columns = (
         Words("{task.description}"),
@@ -178,7 +189,7 @@ def _progress(console: Console, total: int, name: str) -> Iterator[Follow]:
             if not console.is_terminal and doing and now - spoke >= SECONDS_BETWEEN_LINES:
                 spoke = now
                 speed = max(done - first, 1) / (now - started)
-                console.print(f"{done / total:4.0%}  {doing}  {max(total - done, 0) / speed:.0f} s left")
+                console.print(f"{min(done / total, 1):4.0%}  {doing}  {max(total - done, 0) / speed:.0f} s left")
 
         yield follow
         bar.update(task, completed=total, last="")
@@ -191,15 +202,18 @@ def _next(place: Path) -> Callable[[str], str]:
 
 def _show(result: ComparisonResult, out: Path, page: Path) -> None:
     console = Plain(wrap=True)
-    console.print(_table(*table_of(result), marked=result.recommendation.method))
+    console.print(shown_table(*table_of(result), marked=result.recommendation.method))
     for name, why in result.left_out.items():
         console.print(f"left out: {name} ({why})")
     console.print(f"\n{result.metric.title} decides: {result.reason}.")
     console.print(f"Scores are the {result.protocol}; {len(result.seeds)} seeds, up to {result.rounds} rounds.")
+    if result.searched:
+        tried = ", ".join(f"{name} {len(own)}" for name, own in result.searched.items())
+        console.print(f"Settings tried with the same budget of rounds: {tried}.")
     console.print("", bold(result.recommendation.text), sep="\n")
     if result.sites:
         if len(result.sites) <= SITES_SHOWN:
-            console.print("", _table(*sites_table(result)), sep="\n")
+            console.print("", shown_table(*sites_table(result)), sep="\n")
             for site in result.sites:
                 console.print(f"{site.name}: {site.text}")
         console.print(result.check)
@@ -208,7 +222,7 @@ def _show(result: ComparisonResult, out: Path, page: Path) -> None:
         console.print(f"train    {result.next_step}", soft_wrap=True)
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]], marked: str | None = None) -> Table:
+def shown_table(head: Sequence[str], rows: Sequence[Sequence[str]], marked: str | None = None) -> Table:
     table = Table(box=None, pad_edge=False)
     for title in head:
         table.add_column(title, justify="left" if title == head[0] else "right")

@@ -15,6 +15,8 @@ __all__ = ["Flag", "collect", "flags_of", "given_name", "given_position", "with_
 
 SWITCHES = {"--resume", "--live", "--json", "--debug", "--version", "--help"}
 """options without a value"""
+LONGEST = 16
+"""characters of the choices beside a flag; more would leave no room for its name, so they follow its help"""
 
 
 class Flag(NamedTuple):
@@ -54,12 +56,15 @@ def _help(setting: Setting) -> str:
     elif isinstance(shown, dict):
         shown = shown.get("name")
     doc = " ".join(setting.doc.split())
+    if _metavar(setting.type) == "CHOICE":
+        doc = f"{doc}: {', '.join(map(str, get_args(setting.type)))}"
     return rf"{doc}  \[default: {shown}]" if shown not in ("", None) else doc
 
 
 def _metavar(kind: Any) -> str:
     if get_origin(kind) is Literal:
-        return "|".join(map(str, get_args(kind)))
+        choices = "|".join(map(str, get_args(kind)))
+        return choices if len(choices) <= LONGEST else "CHOICE"
     if get_origin(kind) is tuple:
         return "A,B,..."
     if get_origin(kind) in (UnionType, Union):  # int | None
@@ -126,12 +131,12 @@ def given_name(arguments: Sequence[str], option: str) -> str | None:
     return found
 
 
-def given_position(arguments: Sequence[str]) -> str | None:
-    """Return the first positional argument after the command, from unparsed arguments."""
+def given_position(arguments: Sequence[str], number: int = 1) -> str | None:
+    """Return a positional argument after the command, by default the first, from unparsed arguments."""
     words, value = [], False
     for argument in arguments:
         option = argument.startswith("--")
         if not value and not option:
             words.append(argument)
         value = not value and option and "=" not in argument and argument not in SWITCHES
-    return words[1] if len(words) > 1 else None
+    return words[number] if len(words) > number else None

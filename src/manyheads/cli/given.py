@@ -17,21 +17,24 @@ from manyheads.data.paths import home
 from manyheads.data.sources import source_named
 from manyheads.models import MODELS
 from manyheads.run.config import merged
-from manyheads.run.config_file import COMPARISON, RUN, read_kept_settings, read_settings
+from manyheads.run.config_file import COMPARISON, RUN, TUNING, read_kept_settings, read_settings
 
-__all__ = ["chosen", "combined", "files_of", "refuse_unknown", "resumed", "with_data"]
+__all__ = ["chosen", "combined", "files_of", "refuse_idle", "refuse_unknown", "resumed", "with_data"]
 
 Table = dict[str, Any]
+_DATA = {"compare": 1, "tune": 2}
+"""commands that take the data as a positional argument, and which one it is"""
 
 
 def files_of(arguments: Sequence[str]) -> Table:
     """Return the settings in the files that unparsed arguments name: a comparison, the run to resume, a TOML file."""
     table: Table = {}
     out, position = given_name(arguments, "--out"), given_position(arguments)
-    if (comparison := given_name(arguments, "--from")) and position and kind_of(Path(comparison)):
+    comparison = given_name(arguments, "--from")
+    if comparison and kind_of(Path(comparison)) and (position or kind_of(Path(comparison) / TUNING)):
         return chosen(Path(comparison), position)
     if "--resume" in arguments and out:
-        table = resumed(Path(out), RUN) or resumed(Path(out), COMPARISON) or {}
+        table = next(filter(None, (resumed(Path(out), file) for file in (RUN, COMPARISON, TUNING))), {})
     if position and position.endswith(".toml") and kind_of(Path(position)) == "file":
         table = merged(table, read_settings(Path(position)))
     return table
@@ -46,7 +49,8 @@ def chosen(comparison: Path, method: str | None) -> Table:
 
 def refuse_unknown(arguments: Sequence[str]) -> None:
     """Refuse unknown names of data, model or method, before an error about their flags, which are unknown as well."""
-    data = given_name(arguments, "--data") or (given_position(arguments) if "compare" in arguments[:1] else None)
+    place = _DATA.get(arguments[0])
+    data = given_name(arguments, "--data") or (given_position(arguments, place) if place else None)
     if data and not data.endswith(".toml") and not kind_of(Path(data)):
         source_named(name_of(SOURCES, data))
     for option, known in (("--model", MODELS), ("--algorithm", ALGORITHMS)):
@@ -85,10 +89,17 @@ def combined(flags: Table, *layers: Mapping[str, Any]) -> Table:
     for layer in layers:
         table = merged(table, layer)
     table = merged(table, _with_finetune(flags))
+    refuse_idle(flags.get("engine", {}).get("address"), table.get("engine", {}))
     path = table.get("data", {}).get("path") if isinstance(table.get("data"), Mapping) else None
     if path and path != flags.get("data", {}).get("path") and not kind_of(home(str(path))):
         raise UserError(f"the data were in {path}, which is not there", fix="say where they are now: --data.path PLACE")
     return table
+
+
+def refuse_idle(address: str | None, engine: Any) -> None:
+    """Refuse the address of a cluster that would not be used."""
+    if address is not None and isinstance(engine, Mapping) and engine.get("executor") != "ray":
+        raise UserError("is for Ray", where="engine.address", given=address, fix="add --engine.executor ray")
 
 
 def _with_finetune(flags: Table) -> Table:

@@ -179,7 +179,7 @@ def _number(value: float | None) -> str:
 def _training(facts: dict[str, Any]) -> str:
     tune = facts["finetune"]
     amount = f"{tune['steps']} steps" if tune["steps"] else f"{tune['epochs']} epochs"
-    part = "its head" if tune["scope"] == "head" else "all of it"
+    part = {"head": "its head", "lp-ft": "its head, then all of it,"}.get(tune["scope"], "all of it")
     return f"{part} trained for {amount}, step size {tune['lr']:g} ({CHOSEN_BY[facts['finetune_chosen_by']]})"
 
 

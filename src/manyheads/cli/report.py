@@ -16,7 +16,8 @@ __all__ = ["report"]
 
 def report(
     folders: Annotated[
-        list[Path], typer.Argument(help="a comparison's folder, or run directories", show_default=False)
+        list[Path],
+        typer.Argument(help="the folder of a comparison or a search, or run directories", show_default=False),
     ],
     *,
     out: Annotated[
@@ -47,9 +48,11 @@ def report(
       manyheads report runs/fedavg runs/fedrep --out both.html
     """
     from manyheads.experiments.results import RESULTS  # these imports are slow
+    from manyheads.experiments.tune import TUNED_RESULTS
     from manyheads.report.figures import write_figures
     from manyheads.report.page import write_report
     from manyheads.report.run_page import write_run_report
+    from manyheads.report.tune_page import write_tuning_report
 
     if formats and not figures:
         raise UserError("is for --figures", where="format", given=formats, fix="add --figures, or leave it out")
@@ -57,10 +60,12 @@ def report(
         if not folder.is_dir():
             raise UserError("no such folder", given=str(folder))
     compared = [folder for folder in folders if (folder / RESULTS).exists()]
-    if compared and len(folders) > 1:
+    tuned = [folder for folder in folders if (folder / TUNED_RESULTS).exists()]
+    if (compared or tuned) and len(folders) > 1:
         raise UserError("a report is of one comparison, or of runs", given=", ".join(map(str, folders)))
     drawn = write_figures(folders, figures, [f.strip() for f in (formats or "svg,png").split(",")]) if figures else []
-    made = write_report(folders[0], out) if compared else write_run_report(folders, out)
+    write = write_report if compared else write_tuning_report
+    made = write(folders[0], out) if compared or tuned else write_run_report(folders, out)
     if as_json:
         typer.echo(to_json({"report": str(made), "figures": [str(path) for path in drawn]}))
         return

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import typer
@@ -14,10 +14,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TimeElapsedColumn
 from rich.table import Table
 
+from manyheads.cli.given import refuse_idle
 from manyheads.cli.output import Plain, Words, bold
 from manyheads.cli.progress import SECONDS_BETWEEN_LINES
 from manyheads.cli.stops import STOPPED, check
 from manyheads.core.plain import to_json
+from manyheads.engines.engine import Engine
+from manyheads.engines.ray_connection import LOCAL
 from manyheads.reproduce import EXPERIMENTS, Result, Scale
 from manyheads.reproduce import reproduce as reproduce_one
 from manyheads.reproduce.claims import MARKS
@@ -27,6 +30,18 @@ from manyheads.reproduce.records import folder_of, shown
 __all__ = ["reproduce"]
 
 ALL = "all"
+Executor = Annotated[
+    Literal["local", "ray"],
+    typer.Option("--engine.executor", help="processes of this machine, or actors of a Ray cluster"),
+]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        "--engine.address",
+        help="of the Ray cluster: HOST:PORT, auto, or local: one on this machine  \\[default: local]",
+        show_default=False,
+    ),
+]
 
 
 def reproduce(
@@ -46,6 +61,8 @@ def reproduce(
         "runs/reproduce"
     ),
     workers: Annotated[int, typer.Option(help="processes; 0: one a core", min=0)] = 0,
+    executor: Executor = "local",
+    address: Address = None,
     again: Annotated[bool, typer.Option("--again", help="measure anew what is there already")] = False,
     listed: Annotated[bool, typer.Option("--list", help="list cost, status and verdict of each")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")] = False,
@@ -71,12 +88,13 @@ def reproduce(
     chosen = [EXPERIMENTS.find(each).at(scale, seeds) for each in _named(name, scale)]
     wanted = [part.strip() for part in parts.split(";") if part.strip()]
     errors, results = Plain(stderr=True), []
+    engine = _engine(workers, executor, address)
     look_for_data(each for each in chosen if left(each, scale, out, wanted, again))
     try:
         for experiment in chosen:
             with _progress(errors, experiment.name) as follow:
                 options: dict[str, Any] = {"out": out, "work": work, "parts": wanted, "again": again}
-                results.append(reproduce_one(experiment, scale, workers=workers, follow=follow, **options))
+                results.append(reproduce_one(experiment, scale, engine=engine, follow=follow, **options))
             if not as_json:
                 _show(results[-1], folder_of(out, experiment.name, scale))
     except KeyboardInterrupt:
@@ -85,6 +103,14 @@ def reproduce(
     if as_json:
         shown = [result.to_json() | {"out": str(folder_of(out, result.experiment, scale))} for result in results]
         typer.echo(to_json({"results": shown} if name == ALL else shown[0]))
+
+
+def _engine(workers: int, executor: Executor, address: str | None) -> Engine:
+    """Return the settings of the engine, of a cluster that answers if it is one."""
+    refuse_idle(address, {"executor": executor})
+    engine = Engine(workers=workers, executor=executor, address=address or LOCAL)
+    engine.check()
+    return engine
 
 
 def _named(name: str, scale: Scale) -> list[str]:

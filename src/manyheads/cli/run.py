@@ -41,6 +41,7 @@ _SPELLED: dict[tuple[str, ...], str] = {
     ("engine", "workers"): "--workers",
     ("engine", "device"): "--device",
     ("finetune", "scope"): "--finetune",
+    ("schedule", "kind"): "--schedule",
     ("evaluate", "metrics"): "--metric",
 }
 _CHOSEN = {"data": SOURCES, "model": MODELS, "algorithm": ALGORITHMS}
@@ -57,7 +58,9 @@ def run_flags(arguments: Sequence[str]) -> list[Flag]:
     flags = []
     for flag in flags_of(Config, "Run", names=_SPELLED, defaults=build(Config, DEFAULTS, where="config")):
         chosen = flag.path[0] in _CHOSEN
-        panel = {"evaluate": "Evaluation", "engine": "Engine", "finetune": "Fine-tuning"}.get(flag.path[0], "Run")
+        panel = {"evaluate": "Evaluation", "engine": "Engine", "finetune": "Fine-tuning", "schedule": "Schedule"}.get(
+            flag.path[0], "Run"
+        )
         flags.append(flag._replace(path=(*flag.path, "name"), panel="Choice") if chosen else flag._replace(panel=panel))
     import_typed(arguments)
     config = files_of(arguments)

@@ -36,6 +36,11 @@ class Samples:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
+    def __getstate__(
+        self,
+    ) -> dict[str, np.ndarray | None]:  # as plain arrays: mapped ones would be copied into the pickle
+        return {k: v if v is None else np.asarray(v) for k, v in self.__dict__.items()}
+
     @cached_property
     def sizes(self) -> np.ndarray:
         return np.diff(self.offsets)

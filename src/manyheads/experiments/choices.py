@@ -5,80 +5,107 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from manyheads.experiments.curves import SMOOTHED, Curve, best, rise
-from manyheads.experiments.method_result import Choice, RateTried
+from manyheads.experiments.candidates import Candidate
+from manyheads.experiments.curves import SMOOTHED, Curve, rise
+from manyheads.experiments.method_result import Choice, Tried
 from manyheads.metrics import METRICS, Metric, Predictions
 
-__all__ = ["SiteScores", "Tuned", "chosen_alone", "scores_of_local", "tuned", "validation_score"]
+if TYPE_CHECKING:
+    from manyheads.experiments.race import Attempt
+
+__all__ = ["SiteScores", "Tuned", "chosen_alone", "scores_of_local", "tried", "tuned", "validation_score"]
 
 RISES = 0.005
 """a curve still rises if its last quarter is above the quarter before by more than this (as a share, or relatively)"""
 COMMON = 100
 """samples for which the mean score over all sites counts when a site chooses a model"""
-Rates = Mapping[float | None, Curve]
-"""the learning curve with each step size; empty if training diverged"""
 SiteScores = np.ndarray
 """of a model, [sites, 2]: score and negative loss on the validation samples of each site (higher is better)"""
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """Step size and number of rounds of a method, chosen in each fold."""
+    """Step size and number of rounds of a method, chosen in each fold, with further settings if these were searched."""
 
     choices: tuple[Choice, ...]
     curves: tuple[Curve, ...]
-    """the learning curve with the chosen step size, in each fold"""
-    rates: tuple[RateTried, ...]
+    """the learning curve with what was chosen, in each fold"""
+    rates: tuple[Tried, ...]
     rising: bool
+    candidates: tuple[Candidate, ...]
+    """what was chosen in each fold"""
+    searched: bool = False
+    """whether step sizes were drawn, and so hardly ever the same in two folds"""
 
     @property
-    def rate(self) -> float | None:
-        """The step size that is best over all folds."""
-        if not self.rates:
-            return None
-        common = Counter(choice.rate for choice in self.choices)
-        return max(common, key=lambda rate: common[rate])
+    def candidate(self) -> Candidate:
+        """What most folds chose; of step sizes that were searched, the middle one of the folds with these settings."""
+        common = Counter(self.candidates)
+        most = max(common, key=lambda each: common[each])
+        if not self.searched:
+            return most
+        knobs = Counter(each.knobs for each in self.candidates).most_common(1)[0][0]
+        alike = sorted((each for each in self.candidates if each.knobs == knobs), key=lambda each: each.rate or 0.0)
+        return alike[(len(alike) - 1) // 2]
 
     @property
     def rounds(self) -> int:
-        """The median number of rounds, of the folds that chose that step size."""
-        return int(np.median([c.rounds for c in self.choices if c.rate == self.rate]))
+        """The median number of rounds, of the folds that chose that."""
+        chosen = zip(self.choices, self.candidates, strict=True)
+        return int(np.median([choice.rounds for choice, each in chosen if each == self.candidate]))
 
     @property
     def validation(self) -> float:
         return float(np.mean([choice.validation for choice in self.choices]))
 
 
-def tuned(metric: Metric, folds: Sequence[Rates], limit: int) -> Tuned | str:
-    """Choose in each fold from the learning curves of a method; the reason if there is nothing to choose.
+def tuned(metric: Metric, folds: Sequence[Sequence[Attempt]], limit: int, searched: bool = False) -> Tuned | str:
+    """Choose in each fold from the attempts with a method; the reason if there is nothing to choose.
 
     ``limit`` is the number of rounds after which training had to end.
     """
-    choices, curves, rises, tried = [], [], [], dict[float | None, list[float | None]]()
-    for number, curves_tried in enumerate(folds):
-        found: dict[float | None, tuple[float, float, int, Curve]] = {}
-        for rate, curve in curves_tried.items():
-            tried.setdefault(rate, []).append(None)
-            if curve and all(p.loss is not None and np.isfinite(p.loss) for p in curve[-1:]):
-                at, score, loss = best(curve, metric.sign)
-                found[rate] = (score, loss, at, curve)
-                tried[rate][-1] = metric.sign * score
-        if not found:
+    best, choices = [], []
+    for number, attempts in enumerate(folds):
+        winner = max(attempts, key=lambda each: each.standing)
+        if not winner.defined:
             return "diverged with every step size"
-        rate = max(found, key=lambda r: found[r][:2])
-        score, _, at, curve = found[rate]
-        choices.append(Choice(number, rate, curve[at].round, metric.sign * score))
-        curves.append(curve)
-        rises.append(rise(curve, metric.sign) if curve[-1].round >= limit else 0.0)
-    rates = tuple(
-        RateTried(rate, None if None in each else float(np.mean(each)))  # type: ignore[arg-type]
-        for rate, each in tried.items()
-        if rate is not None
+        best.append(winner)
+        score, rate, knobs = metric.sign * winner.standing[0], winner.candidate.rate, dict(winner.candidate.knobs)
+        choices.append(Choice(number, rate, winner.rounds, score, knobs))
+    rises = [rise(each.curve, metric.sign) if each.curve[-1].round >= limit else 0.0 for each in best]
+    return Tuned(
+        choices=tuple(choices),
+        curves=tuple(each.curve for each in best),
+        rates=tried(metric, folds),
+        rising=_still_rises(rises, metric, choices),
+        candidates=tuple(each.candidate for each in best),
+        searched=searched,
     )
-    return Tuned(tuple(choices), tuple(curves), rates, _still_rises(rises, metric, choices))
+
+
+def tried(metric: Metric, folds: Sequence[Sequence[Attempt]]) -> tuple[Tried, ...]:
+    """What was tried, each candidate with the mean of its scores over folds; nothing if there was nothing to vary."""
+    each: dict[Candidate, list[Attempt]] = {}
+    for attempt in (attempt for attempts in folds for attempt in attempts):
+        each.setdefault(attempt.candidate, []).append(attempt)
+    return tuple(
+        Tried(
+            rate=candidate.rate,
+            validation=metric.sign * float(np.mean([a.standing[0] for a in own]))
+            if all(a.defined for a in own)
+            else None,
+            knobs=dict(candidate.knobs),
+            folds=len(own),
+            stopped=sum(not a.over and not a.diverged for a in own),
+            rounds=sum(a.trained for a in own),
+        )
+        for candidate, own in each.items()
+        if candidate != Candidate(None)
+    )
 
 
 def _still_rises(rises: Sequence[float], metric: Metric, choices: Sequence[Choice]) -> bool:

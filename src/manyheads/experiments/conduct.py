@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from manyheads.core.errors import Damaged, UserError
@@ -14,25 +14,26 @@ from manyheads.core.sealed import read_json
 from manyheads.core.settings import as_dict
 from manyheads.core.tasks import TASKS, task_named
 from manyheads.experiments.alone import AloneTask, unfit_baselines
-from manyheads.experiments.choices import Tuned, tuned
+from manyheads.experiments.choices import Tuned
 from manyheads.experiments.describe import FederationFacts
 from manyheads.experiments.details import Details
 from manyheads.experiments.found import Found, Trained
 from manyheads.experiments.methods import LOCAL, Method
 from manyheads.experiments.plan import Plan, refuse_unfit
-from manyheads.experiments.results import POOLED, RESULTS, ComparisonResult, description
+from manyheads.experiments.results import RESULTS, ComparisonResult, description
 from manyheads.experiments.scoring import Answer, judged
 from manyheads.experiments.simulated import simulating
 from manyheads.experiments.study import Study
 from manyheads.experiments.told import ValidationTold
 from manyheads.experiments.trials import Trial
+from manyheads.experiments.tuning import Tuning
 from manyheads.experiments.work import Crew, Do, Progress, Say, Work
 from manyheads.metrics import METRICS, Metric, deciding_metric, metrics_for
 from manyheads.monitors import MONITORS
 from manyheads.run.checks import check
 from manyheads.run.config_file import COMPARISON
 
-__all__ = ["run_comparison"]
+__all__ = ["deciding", "fitting", "run_comparison", "study_of"]
 
 
 def run_comparison(
@@ -48,19 +49,18 @@ def run_comparison(
     who do its work: here, processes of this machine.
     """
     refuse_unfit(plan.federation)
-    metric, reason = _deciding(plan)
-    study = _study(plan, metric)
-    methods, left_out = _fitting(plan, study)
+    metric, reason = deciding(plan)
+    study = study_of(plan, metric)
+    methods, left_out = fitting(plan, study)
     unfit = unfit_baselines(plan.comparison.baselines, plan.federation)
     baselines = [name for name in plan.comparison.baselines if name not in unfit]
-    trials = _Trials(plan, study, methods)
-    study.refuse_other(trials.tuning[0].config)
+    tuning = Tuning(plan, study, methods)
+    study.refuse_other(tuning.example.config)
     begin()
     with crew(study, plan, progress, say) as those:
-        fits = [AloneTask(name, fold, pooled) for name in baselines for fold, pooled in trials.places]
-        those.do([*(Work(trial) for trial in trials.tuning), *(Work(alone=task) for task in fits)])
-        chosen, diverged = trials.chosen()
-        finals = _finals(study, trials, chosen, those.do)
+        fits = [Work(alone=AloneTask(name, *place)) for name in baselines for place in tuning.places]
+        chosen, diverged = tuning.chosen(those.do, fits)
+        finals = _finals(study, tuning, chosen, those.do)
         diverged |= {name: "diverged in its final training" for name in chosen if name not in finals}
         if not baselines and LOCAL not in finals:
             raise UserError("training alone diverged with every step size", where="rates", fix="try smaller ones")
@@ -73,7 +73,7 @@ def run_comparison(
     return result
 
 
-def _deciding(plan: Plan) -> tuple[Metric, str]:
+def deciding(plan: Plan) -> tuple[Metric, str]:
     """Return the metric that methods are compared by, and why it is that one."""
     federation = plan.federation
     if plan.comparison.metric:
@@ -87,12 +87,13 @@ def _deciding(plan: Plan) -> tuple[Metric, str]:
     return METRICS.find(name)(), reason
 
 
-def _study(plan: Plan, metric: Metric) -> Study:
+def study_of(plan: Plan, metric: Metric) -> Study:
     tuned = tuple(method.algorithm for method in plan.methods.values() if method.finetuned)
     training = replace(
         plan.training,
         monitor=plan.monitors,
-        engine=replace(plan.training.engine, workers=1),
+        schedule=plan.training.schedule and plan.training.schedule.over(plan.training.rounds),
+        engine=plan.training.engine.of_a_task(),
     )
     if tuned and training.finetune.scope == "none":
         names = ", ".join(name for name, method in plan.methods.items() if method.finetuned)
@@ -111,7 +112,7 @@ def _study(plan: Plan, metric: Metric) -> Study:
     )
 
 
-def _fitting(plan: Plan, study: Study) -> tuple[dict[str, Method], dict[str, str]]:
+def fitting(plan: Plan, study: Study) -> tuple[dict[str, Method], dict[str, str]]:
     """Return the methods to compare, and those left out because they do not fit, with the reasons.
 
     Only methods implied by ``all`` are left out; one that was named is refused.
@@ -128,72 +129,10 @@ def _fitting(plan: Plan, study: Study) -> tuple[dict[str, Method], dict[str, str
     return methods, unfit
 
 
-@dataclass(frozen=True)
-class _Trials:
-    """The trials of a comparison."""
-
-    plan: Plan
-    study: Study
-    methods: Mapping[str, Method]
-
-    @property
-    def places(self) -> list[tuple[int, bool]]:
-        """Folds, with the data of the sites, and with pooled data."""
-        pooled = [(fold, True) for fold in range(len(self.study.pooled))]
-        return [(fold, False) for fold in range(len(self.study.folds))] + pooled
-
-    def _rates(self, label: str) -> dict[int, dict[float | None, Trial]]:
-        """The trials by which the settings of a method are chosen, by fold and step size."""
-        pooled = label == POOLED
-        method = self.methods[LOCAL] if pooled else self.methods[label]
-        rates = method.rates(self.plan.comparison.rates, len(self.plan.federation))
-        rounds = self.plan.most_rounds_of(label)
-        return {
-            fold: {
-                rate: self.study.trial(method, rate, self.study.seed, fold, "tuning", rounds, pooled) for rate in rates
-            }
-            for fold, of_pooled in self.places
-            if of_pooled == pooled
-        }
-
-    @property
-    def labels(self) -> list[str]:
-        return [*self.methods, *([POOLED] if self.study.pooled else [])]
-
-    @property
-    def tuning(self) -> list[Trial]:
-        return [t for label in self.labels for each in self._rates(label).values() for t in each.values()]
-
-    def chosen(self) -> tuple[dict[str, Tuned], dict[str, str]]:
-        """The settings chosen for each method, and the methods that diverged."""
-        found: dict[str, Tuned] = {}
-        diverged: dict[str, str] = {}
-        for label in self.labels:
-            curves = [{r: self.study.curve(t) for r, t in each.items()} for each in self._rates(label).values()]
-            outcome = tuned(self.study.score, curves, self.plan.most_rounds_of(label))
-            if isinstance(outcome, Tuned):
-                found[label] = outcome
-            else:
-                diverged[label] = outcome
-        return found, diverged
-
-    def final(self, label: str, chosen: Tuned) -> list[list[Trial]]:
-        """The final trials of a method, by fold and seed."""
-        pooled = label == POOLED
-        method = self.methods[LOCAL] if pooled else self.methods[label]
-        return [
-            [
-                self.study.trial(method, choice.rate, seed, choice.fold, "final", choice.rounds, pooled)
-                for seed in self.plan.seeds
-            ]
-            for choice in chosen.choices
-        ]
-
-
-def _finals(study: Study, trials: _Trials, chosen: Mapping[str, Tuned], do: Do) -> dict[str, list[list[Trial]]]:
+def _finals(study: Study, tuning: Tuning, chosen: Mapping[str, Tuned], do: Do) -> dict[str, list[list[Trial]]]:
     """Train the final models and predict with them; methods that diverge are left out."""
-    finals = {label: trials.final(label, found) for label, found in chosen.items()}
-    do([Work(trial) for folds in finals.values() for fold in folds for trial in fold])
+    finals = {label: tuning.final(label, found) for label, found in chosen.items()}
+    do([Work(trial, trial.training.rounds) for folds in finals.values() for fold in folds for trial in fold])
     finals = {
         label: folds for label, folds in finals.items() if not any(study.diverged(t) for fold in folds for t in fold)
     }
@@ -211,7 +150,7 @@ def _found(
 ) -> Found:
     """What the runs have found, without the samples."""
     trained = {
-        label: [[Trained(t.algorithm, t.rate, t.finetuned, study.rounds(t)) for t in fold] for fold in folds]
+        label: [[Trained(t.algorithm, t.candidate, t.finetuned, study.rounds(t)) for t in fold] for fold in folds]
         for label, folds in finals.items()
     }
     names = (study.score.name, *plan.comparison.metrics)

@@ -14,6 +14,7 @@ import numpy as np
 
 from manyheads.baselines import BASELINES
 from manyheads.core.contract import Algorithm
+from manyheads.experiments.candidates import Candidate
 from manyheads.experiments.choices import SiteScores, Tuned, chosen_alone, scores_of_local
 from manyheads.experiments.methods import LOCAL
 from manyheads.experiments.results import ALONE, POOLED
@@ -29,8 +30,8 @@ class Trained:
     """A final training of a method, with one seed in one fold."""
 
     algorithm: Algorithm
-    """with the chosen step size"""
-    rate: float | None
+    """with what was chosen"""
+    candidate: Candidate
     finetuned: bool
     """whether its models are scored after fine-tuning"""
     rounds: Sequence[RoundFacts]

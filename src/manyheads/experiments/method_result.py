@@ -8,7 +8,7 @@ from typing import Any, Literal
 from manyheads.core.records import Interval, Real
 from manyheads.experiments.gains import MeanGain, SiteGain
 
-__all__ = ["Choice", "MethodResult", "MetricLevel", "Observed", "Point", "RateTried"]
+__all__ = ["Choice", "MethodResult", "MetricLevel", "Observed", "Point", "Tried"]
 
 
 @dataclass(frozen=True)
@@ -49,22 +49,33 @@ class MetricLevel:
 
 
 @dataclass(frozen=True)
-class RateTried:
-    """A step size and its best score on validation samples, mean over folds; None if a run diverged."""
+class Tried:
+    """A step size, with values of other settings if these were searched, and what it scored on validation samples."""
 
-    rate: float
+    rate: float | None
+    """None: the method's own"""
     validation: float | None
+    """its best score, mean over the folds in which it was tried; None if a run diverged"""
+    knobs: dict[str, Any] = field(default_factory=dict)
+    folds: int = 1
+    """in how many folds it was tried"""
+    stopped: int = 0
+    """in how many of them it was stopped early, as it could not become the best"""
+    rounds: int = 0
+    """rounds of all its trainings"""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What was chosen in a fold, by validation samples: the step size and the number of rounds."""
+    """What was chosen in a fold, by validation samples: the step size, the number of rounds, and searched settings."""
 
     fold: int
     rate: float | None
     rounds: int
     validation: Real
     """the validation score by which they were chosen"""
+    knobs: dict[str, Any] = field(default_factory=dict)
+    """values of further settings, if these were searched"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +103,8 @@ class MethodResult:
     """whether its models were fine-tuned before they were scored"""
     rate: float | None = None
     """the step size that is best over all folds; None if the method is not tuned"""
+    knobs: dict[str, Any] = field(default_factory=dict)
+    """further settings that were chosen with it, if these were searched"""
     rounds: int = 0
     """the number of rounds to train with it: the median over the folds"""
     choices: tuple[Choice, ...] = ()
@@ -108,7 +121,8 @@ class MethodResult:
     bytes_to_target: int | None = None
     curve: tuple[Point, ...] = ()
     monitors: dict[str, tuple[Observed, ...]] = field(default_factory=dict)
-    rates: tuple[RateTried, ...] = ()
+    rates: tuple[Tried, ...] = ()
+    """all that was tried to choose its settings"""
     gain: MeanGain | None = None
     """mean gain over the best alone; None for models alone"""
     gains: tuple[SiteGain, ...] = ()

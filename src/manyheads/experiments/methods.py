@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from manyheads.core.contract import ALGORITHMS, Algorithm
 from manyheads.core.errors import UserError
 from manyheads.core.plain import to_json
-from manyheads.core.settings import as_dict, build, changed
+from manyheads.core.settings import as_dict, build, changed, walk
+from manyheads.experiments.candidates import Candidate
 
 __all__ = ["LOCAL", "TUNED", "USUAL", "Given", "Method", "Methods", "methods_of", "written"]
 
@@ -37,15 +38,19 @@ class Method:
     asked: bool = True
     """False if only ``all`` implied it; it is then left out if it does not fit the model or the data"""
 
-    def at(self, rate: float | None, population: int) -> Algorithm:
-        """Return the algorithm with a step size; None keeps its own."""
-        if rate is None:
-            return self.algorithm
-        return changed(self.algorithm, self.algorithm.step_sizes(rate, population))
+    def at(self, candidate: Candidate, population: int) -> Algorithm:
+        """Return the algorithm with the step size and the settings of a candidate."""
+        rate = candidate.rate
+        sizes = {} if rate is None else self.algorithm.step_sizes(rate, population)
+        return changed(self.algorithm, sizes | dict(candidate.knobs))
 
-    def rates(self, tried: Sequence[float], population: int) -> tuple[float | None, ...]:
-        """Return the step sizes to choose from; only None (its own) if the algorithm declares no step size to tune."""
-        return tuple(tried) if self.algorithm.step_sizes(tried[0], population) else (None,)
+    def has_rate(self, population: int) -> bool:
+        """Whether the algorithm declares a step size to tune."""
+        return bool(self.algorithm.step_sizes(1.0, population))
+
+    def candidates(self, rates: Sequence[float], population: int) -> tuple[Candidate, ...]:
+        """Return one candidate for each step size; only one, with its own, if there is no step size to tune."""
+        return tuple(map(Candidate, rates)) if self.has_rate(population) else (Candidate(None),)
 
 
 def methods_of(given: Methods, batch: int | None = None, options: Options | None = None) -> dict[str, Method]:
@@ -171,7 +176,8 @@ def _label(method: _Asked, told_apart: bool) -> str:
     """Return the algorithm's name, followed by its non-default settings if ``told_apart``."""
     told = ""
     if told_apart:
-        usual = dict(_flat(as_dict(_usual(method.algorithm, _OPTIONS.get(method.algorithm.name)))))
+        defaults = _usual(method.algorithm, _OPTIONS.get(method.algorithm.name))
+        usual = {".".join(setting.path): setting.default for setting in walk(type(defaults), defaults=defaults)}
         own = _flat(as_dict(method.algorithm))
         told = ", ".join(f"{path}={value}" for path, value in own if usual.get(path) != value)
     return method.algorithm.name + (f"({told})" if told else "") + (TUNED if method.finetuned else "")

@@ -43,6 +43,11 @@ class Comparison:
     sites without a test part of their own, else 1"""
     rates: Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(min_length=1)] = RATES
     """step sizes to choose from, for each method by its score on validation samples"""
+    stop: bool = True
+    """stop trainings that can no longer give the best step size; false: all step sizes, with all seeds, to the last round"""
+    search: Annotated[int, Field(ge=0)] = 0
+    """search the step size, between the smallest and the largest of --rates, and further settings that a method names, with
+    the rounds that so many whole trainings have, the same for all methods; 0: only --rates"""
     validation: Annotated[float, Field(gt=0, lt=1)] = 0.2
     """part of each client's training samples on which choices are made; final models are trained on them too"""
     batch: Annotated[int, Field(ge=0)] | None = None
@@ -108,12 +113,20 @@ class Plan:
         return max(rounds, self.comparison.local_rounds) if method == LOCAL else rounds
 
     @property
+    def budget(self) -> int:
+        """Rounds that the search for settings of a method may take in a fold, with all seeds together; 0: no search."""
+        return self.comparison.search * self.training.rounds * self.comparison.seeds
+
+    @property
     def most_rounds(self) -> int:
-        """Upper bound of the rounds to train in all runs."""
+        """About how many rounds there are to train in all runs, at most."""
         tuned = {m.label.removesuffix(TUNED) for m in self.methods.values()}
-        tuning = sum(self.most_rounds_of(name) for name in tuned) * len(self.comparison.rates)
+        tried = len(self.comparison.rates) * (1 if self.comparison.stop else self.comparison.seeds)
+        tuning = sum(self.most_rounds_of(name) for name in tuned) * tried
+        if self.budget:
+            tuning, tried = self.budget * len(self.methods), self.comparison.search * self.comparison.seeds
         final = sum(map(self.most_rounds_of, self.methods)) * self.comparison.seeds
-        pooled = self.training.rounds * (len(self.comparison.rates) + self.comparison.seeds)
+        pooled = self.training.rounds * (tried + self.comparison.seeds)
         return (tuning + final + pooled * self.comparison.pooled) * len(self.folds)
 
 

@@ -16,7 +16,7 @@ from manyheads.core.records import from_table, to_table
 from manyheads.core.sealed import fingerprint, read_json, write_json
 from manyheads.experiments.describe import FederationFacts
 from manyheads.experiments.gains import Gain, SiteAdvice
-from manyheads.experiments.method_result import MethodResult
+from manyheads.experiments.method_result import MethodResult, Tried
 from manyheads.experiments.quality import ClassQuality, CrossSites, SurvivalCurve
 from manyheads.experiments.table import aligned, table_of
 from manyheads.metrics import METRICS
@@ -134,6 +134,13 @@ class ComparisonResult:
     def target_given(self) -> bool:
         """Whether the user set the target; otherwise it is the final score of training alone."""
         return self.settings.get("comparison", {}).get("target") is not None
+
+    @property
+    def searched(self) -> dict[str, tuple[Tried, ...]]:
+        """All settings that were tried for each method, if more than a list of step sizes was; otherwise empty."""
+        if not self.settings.get("comparison", {}).get("search"):
+            return {}
+        return {name: method.rates for name, method in self.methods.items() if method.rates}
 
     @property
     def monitored(self) -> list[str]:

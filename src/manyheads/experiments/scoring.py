@@ -178,12 +178,13 @@ def _with_training(found: Found, name: str, result: MethodResult, target: float 
     tuned, finals, sign = found.tuned[name], found.finals[name], found.metric.sign
     cost, curve = _cost(found, name), _curve(tuned.curves)
     hit = next((p for p in curve if target is not None and sign * (p.score - target) >= 0), None)
-    pattern = next((fold[0] for fold in finals if fold[0].rate == tuned.rate), finals[0][0])
+    pattern = next((fold[0] for fold in finals if fold[0].candidate == tuned.candidate), finals[0][0])
     return replace(
         result,
         algorithm={"name": pattern.algorithm.name, **as_dict(pattern.algorithm)},
         finetuned=pattern.finetuned,
-        rate=tuned.rate,
+        rate=tuned.candidate.rate,
+        knobs=dict(tuned.candidate.knobs),
         rounds=tuned.rounds,
         choices=tuned.choices,
         rising=tuned.rising,

@@ -161,6 +161,6 @@ class _Here:
 
 @contextmanager
 def simulating(study: Study, plan: Plan, progress: Progress, say: Say) -> Iterator[Crew]:
-    """Do the work of a comparison on this machine."""
-    with at_work(study, plan.training.engine.resolved_workers(), progress, say) as do:
+    """Do the work of a comparison by processes that have all its data."""
+    with at_work(study, plan.training.engine, progress, say) as do:
         yield _Here(study, plan, do)

@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +16,11 @@ from manyheads.core.checkpoint import read_tensors, write_tensors
 from manyheads.core.contract import Algorithm
 from manyheads.core.errors import Damaged, Diverged, UserError
 from manyheads.core.files import content
-from manyheads.core.history import History
 from manyheads.core.optim import FineTune
 from manyheads.core.sealed import read_json, write_json
 from manyheads.data import Federation
-from manyheads.experiments.curves import POINTS, Curve, curve_of, long_enough
+from manyheads.experiments.candidates import Candidate
+from manyheads.experiments.curves import Curve, between, curve_of
 from manyheads.experiments.folds import Fold
 from manyheads.experiments.methods import Method
 from manyheads.experiments.trials import Stage, Trial
@@ -61,28 +60,28 @@ class Study:
     def trial(
         self,
         method: Method,
-        rate: float | None,
+        candidate: Candidate,
         seed: int,
         fold: int,
         stage: Stage,
         rounds: int,
         pooled: bool = False,
     ) -> Trial:
-        """Return the trial of a method with a step size and a seed in a fold."""
+        """Return the trial of a method with the settings of a candidate and a seed in a fold."""
         division = (self.pooled if pooled else self.folds)[fold]
         federation = division.tuning if stage == "tuning" else division.final
-        algorithm, tune = method.at(rate, len(federation)), FineTune()
+        algorithm, tune, rate = method.at(candidate, len(federation)), FineTune(), candidate.rate
         if method.algorithm in self.tuned and (stage == "tuning" or method.finetuned):
             tune = self.training.finetune if rate is None else replace(self.training.finetune, lr=rate)
         evaluate = Evaluate(split="test", every=rounds)
         if stage == "tuning":
-            every = max(1, rounds // POINTS)
+            every = between(rounds)
             evaluate = Evaluate(split="validation", every=every, also="always", metrics=(self.score.name,))
         watched = stage == "final" and fold == 0 and seed == self.seed and not pooled  # one run of a method is enough
         monitor = self.training.monitor if watched else ()
         training = replace(self.training, seed=seed, finetune=tune, rounds=rounds, evaluate=evaluate, monitor=monitor)
         config = RunConfig.of(algorithm, federation, training, self.config)
-        return Trial(method.label, algorithm, training, rate, method.finetuned, fold, stage, pooled, config)
+        return Trial(method.label, algorithm, training, candidate, method.finetuned, fold, stage, pooled, config)
 
     def federation(self, trial: Trial) -> Federation:
         fold = (self.pooled if trial.pooled else self.folds)[trial.fold]
@@ -100,15 +99,15 @@ class Study:
         for cls in self.classes:
             register(cls)
 
-    def train(self, trial: Trial) -> list[str]:
-        """Train or resume one run, unless it is known to diverge; returns messages about damaged runs done again."""
-        path, said, enough = self.path(trial), list[str](), partial(self.enough, trial)
+    def train(self, trial: Trial, until: int) -> list[str]:
+        """Train or resume one run up to a round, unless it is known to diverge; returns messages about damaged runs."""
+        path, said = self.path(trial), list[str]()
 
         def go_on() -> None:
             if self.diverged(trial):
                 return read_run_config(path).require_same(trial.config)
             things = trial.algorithm, self.model(trial), self.federation(trial), trial.training, self.config, path
-            run_training(*things, resume=True, say=said.append, enough=enough)
+            run_training(*things, resume=True, say=said.append, enough=lambda history: len(history) >= until)
             return None
 
         try:
@@ -123,16 +122,9 @@ class Study:
         return said
 
     def note_divergence(self, trial: Trial, error: Diverged) -> None:
-        """Remember that a run diverges, so that it is not tried again."""
-        write_json(self.path(trial) / DIVERGED, {"schema": 1, "error": str(error)})
-
-    def enough(self, trial: Trial, history: History) -> bool:
-        """Whether a run that is made to choose settings may end before its last round."""
-        if trial.stage != "tuning" or not history or "evaluation" not in history[-1]:
-            return False
-        rounds = [RoundFacts.of(record) for record in history]
-        kinds = [False] + [True] * (trial.training.finetune.scope != "none")
-        return long_enough([curve_of(rounds, self.score.name, finetuned) for finetuned in kinds], self.score.sign)
+        """Remember that a run diverges, and in which round, so that it is not tried again."""
+        facts = {"schema": 1, "error": str(error), "round": self.rounds_done([trial]) + 1}
+        write_json(self.path(trial) / DIVERGED, facts)
 
     def refuse_other(self, now: RunConfig) -> None:
         """Refuse a folder with runs of another comparison than a run with the configuration ``now``, before any change."""
@@ -150,10 +142,10 @@ class Study:
                 own = {key: found.settings.get(key) for key in OF_A_TRIAL}
                 replace(found, facts=now.facts).require_same(replace(now, settings=now.settings | own))
 
-    def diverged(self, trial: Trial) -> bool:
-        """Whether a run is known to diverge."""
+    def diverged(self, trial: Trial, until: int | None = None) -> bool:
+        """Whether a run is known to diverge, up to a round."""
         file = self.path(trial) / DIVERGED
-        return file.exists() and bool(read_json(file))
+        return file.exists() and (read_json(file).get("round", 0) <= until if until is not None else True)
 
     def judge(self, trial: Trial) -> list[str]:
         """Predict all test samples with the final models, and save the outputs; returns messages to show."""
@@ -184,11 +176,11 @@ class Study:
         settings = RunDirectory(self.path(trial)).settings
         return {"settings": settings, "round": str(trial.training.rounds), "models": trial.models}
 
-    def curve(self, trial: Trial) -> Curve:
-        """Return the evaluations on validation samples during a trial's run; none if it diverged."""
-        if self.diverged(trial):
+    def curve(self, trial: Trial, until: int) -> Curve:
+        """Return the evaluations on validation samples during a trial's run, up to a round; none if it diverged by then."""
+        if self.diverged(trial, until):
             return []
-        return curve_of(self.rounds(trial), self.score.name, trial.finetuned)
+        return curve_of(self.rounds(trial)[:until], self.score.name, trial.finetuned)
 
     def rounds(self, trial: Trial) -> list[RoundFacts]:
         """Return the recorded rounds of a trial's run."""

@@ -9,6 +9,7 @@ from typing import Literal
 
 from manyheads.core.contract import Algorithm
 from manyheads.core.sealed import fingerprint_of
+from manyheads.experiments.candidates import Candidate
 from manyheads.experiments.methods import TUNED
 from manyheads.run import Training
 from manyheads.run.config_file import RunConfig
@@ -26,10 +27,10 @@ class Trial:
     method: str
     """the method's label"""
     algorithm: Algorithm
-    """the algorithm with this trial's step size"""
+    """the algorithm with the step size and the settings of this trial's candidate"""
     training: Training
     """the training settings with this trial's seed and number of rounds (at most, when tuning)"""
-    rate: float | None
+    candidate: Candidate
     finetuned: bool
     """whether the models are scored after fine-tuning"""
     fold: int
@@ -39,6 +40,10 @@ class Trial:
     """whether the run has the data of all sites together"""
     config: RunConfig = field(repr=False, compare=False)
     """the run's configuration as saved in its folder"""
+
+    @property
+    def rate(self) -> float | None:
+        return self.candidate.rate
 
     @property
     def seed(self) -> int:
@@ -60,5 +65,5 @@ class Trial:
         return "finetuned" if self.finetuned else "plain"
 
     def __str__(self) -> str:
-        rate = "" if self.rate is None else f", step size {self.rate:g}"
-        return f"{self.method}{rate}, fold {self.fold + 1}, seed {self.seed}"
+        told = ", ".join(filter(None, (self.method, str(self.candidate))))
+        return f"{told}, fold {self.fold + 1}, seed {self.seed}"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 from manyheads.core.watching import watching
+from manyheads.engines.engine import Engine
 from manyheads.engines.executor import working
 from manyheads.experiments.alone import AloneTask, fit_alone
 from manyheads.experiments.describe import FederationFacts
@@ -27,6 +29,8 @@ class Work(NamedTuple):
     """Something to do: train a run, predict with the models of a trained one, or fit a model other than a network."""
 
     trial: Trial | None = None
+    until: int = 0
+    """the round after which training ends for now"""
     predict: bool = False
     alone: AloneTask | None = None
 
@@ -60,24 +64,31 @@ class Crew(Protocol):
 
 
 @contextmanager
-def at_work(study: Study, workers: int, progress: Progress, say: Callable[[str], None]) -> Iterator[Do]:
-    """Provide a function that distributes work over worker processes.
+def at_work(study: Study, engine: Engine, progress: Progress, say: Callable[[str], None]) -> Iterator[Do]:
+    """Provide a function that distributes work as the engine's settings say.
 
     Trials that share a run are trained once. ``say`` gets messages about damaged files that are redone.
     """
-    method = study.training.engine.resolved_start_method()
-    with working(workers, method, study, _with_registered, (study,)) as executor:
-        begun: list[Trial] = []
+    with working(engine, sys.maxsize, study, _with_registered, (study,), shared=study.out) as executor:
+        begun: dict[Any, Trial] = {}
+        reached: dict[Any, int] = {}  # rounds of runs that were opened: one with more than are asked for needs no visit
 
         def do(tasks: Sequence[Work]) -> None:
-            begun.extend(task.trial for task in tasks if task.trial)
-            once = list({_identity(study, task): task for task in tasks}.values())
-            for task, said in zip(once, executor.map(_done, None, once), strict=True):
+            once: dict[Any, Work] = {}
+            for task in tasks:
+                key = _identity(study, task)
+                if task.until > reached.get(key, -1) and (key not in once or task.until > once[key].until):
+                    once[key] = task
+            begun.update({key: task.trial for key, task in once.items() if task.trial})
+            results = executor.map(_done, None, list(once.values()))
+            for (key, task), said in zip(once.items(), results, strict=True):
                 for words in said:
                     say(words)
-                progress(study.rounds_done(begun), str(task.trial or task.alone))
+                if task.trial and not task.predict:
+                    reached[key] = max(task.until, study.rounds_done([task.trial]))
+                progress(study.rounds_done(list(begun.values())), str(task.trial or task.alone))
 
-        with watching(lambda: progress(study.rounds_done(begun), "")):
+        with watching(lambda: progress(study.rounds_done(list(begun.values())), "")):
             yield do
 
 
@@ -91,7 +102,7 @@ def _identity(study: Study, task: Work) -> Any:
 def _done(study: Study, common: None, task: Work) -> list[str]:
     if task.trial is None:
         return fit_alone(study, task.alone) if task.alone else []
-    return study.judge(task.trial) if task.predict else study.train(task.trial)
+    return study.judge(task.trial) if task.predict else study.train(task.trial, task.until)
 
 
 def _with_registered(study: Study) -> Study:

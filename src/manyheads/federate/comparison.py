@@ -13,6 +13,7 @@ import numpy as np
 
 from manyheads.core.errors import UserError
 from manyheads.core.files import fresh_folder, locked, sweep
+from manyheads.core.history import History
 from manyheads.core.optim import FineTune
 from manyheads.core.records import to_table
 from manyheads.core.sealed import write_toml
@@ -129,17 +130,22 @@ class _Sites:
 
     def do(self, tasks: Sequence[Work]) -> None:
         """Train all runs in lockstep; what is fitted and predicted without a message a round is done when it is told."""
-        wanted = {self.trials.path(task.trial): task.trial for task in tasks if task.trial and not task.predict}
-        todo = [trial for trial in wanted.values() if not self.trials.diverged(trial)]
+        until: dict[Path, int] = {}
+        wanted: dict[Path, Wanted] = {}
+        for task in tasks:
+            if task.trial and not task.predict and not self.trials.diverged(task.trial):
+                path = self.trials.path(task.trial)
+                wanted[path], until[path] = task.trial, max(task.until, until.get(path, 0))
+        todo = list(wanted.values())
         with ExitStack() as stack:
             steps, by_key = [], {}
-            for each in todo:
+            for path, each in wanted.items():
                 model, federation = self.trials.model(each), self.trials.federation(each)
-                things = each.algorithm, model, federation, each.training, self.trials.config, self.trials.path(each)
+                things = each.algorithm, model, federation, each.training, self.trials.config, path
                 loop = stack.enter_context(begun(*things, resume=True, say=self.link.say, kept=AT_SITES))
-                asking = loop.run(lambda end: None, partial(self.trials.enough, each))
+                asking = loop.run(lambda end: None, partial(_reached, until[path]))
                 sent = self._sent(each)
-                steps.append(InStep(sent, federation, asking, self._foreseen(each, loop)))
+                steps.append(InStep(sent, federation, asking, self._foreseen(each, loop, until[path])))
                 by_key[sent.key] = each
             in_lockstep(
                 steps, self.link, self.kept.common,
@@ -147,24 +153,25 @@ class _Sites:
                 lambda: self.progress(self.trials.rounds_done(todo), "a round of all trainings"),
             )  # fmt: skip
 
-        self._require_scores(todo)
+        self._require_scores(todo, until)
 
-    def _require_scores(self, trials: Sequence[Wanted]) -> None:
+    def _require_scores(self, trials: Sequence[Wanted], until: Mapping[Path, int]) -> None:
         """An error if no site has told how good any model is on its validation samples."""
         chosen_by = [trial for trial in trials if trial.stage == "tuning" and not self.trials.diverged(trial)]
-        if chosen_by and not any(p.score is not None for trial in chosen_by for p in self.trials.curve(trial)):
+        curves = [self.trials.curve(trial, until[self.trials.path(trial)]) for trial in chosen_by]
+        if chosen_by and not any(point.score is not None for curve in curves for point in curve):
             raise UserError(
                 "no site tells how good models are on its validation samples",
                 fix="they are fewer than min_count of each site's policy: a larger validation part in study.toml",
             )
 
-    def _foreseen(self, wanted: Wanted, loop: Loop) -> Sequence[Sequence[Ask]]:
-        """All that a training which sends nothing will ask for; nothing of others."""
+    def _foreseen(self, wanted: Wanted, loop: Loop, until: int) -> Sequence[Sequence[Ask]]:
+        """All that a training which sends nothing will ask for up to a round; nothing of others."""
         if loop.server.flat or wanted.training.participation < 1 or wanted.training.cohort:
             return ()
         things = wanted.algorithm, self.trials.model(wanted), loop.federation, wanted.training, self.trials.config, None
         with begun(*things, kept=AT_SITES) as rehearsal:
-            return foreseen(rehearsal.run(lambda end: None), loop.done)
+            return foreseen(rehearsal.run(lambda end: None, partial(_reached, until)), loop.done)
 
     def _sent(self, wanted: Wanted) -> Trial:
         division = self.kept.division
@@ -225,6 +232,10 @@ class _Sites:
             messages[site] = Message(self.kept.common | facts)
         for site, why in self.link.ask("conclude", messages).missing.items():
             self.link.say(f"{site} has not kept its page: {why}")
+
+
+def _reached(until: int, history: History) -> bool:
+    return len(history) >= until
 
 
 def _row_of(number: int, name: str, method: MethodResult) -> dict[str, Any]:

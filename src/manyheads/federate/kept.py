@@ -9,6 +9,7 @@ from typing import Any
 
 from manyheads.core.files import sweep
 from manyheads.core.history import History
+from manyheads.core.rounds import first_state
 from manyheads.core.settings import as_dict
 from manyheads.core.store import PersonalStore
 from manyheads.core.trees import State
@@ -86,7 +87,7 @@ def keep_run(
         for record in records:
             history.append(record)
         directory.write_data(federation.encoding, About.of(federation), federation.site_columns)
-        whole = trial.algorithm.init_server(model.params, 1) | server
+        whole = first_state(trial.algorithm, model.params, 1) | server
         directory.commit(len(records), whole, store, history)
     finally:
         directory.unlock()

@@ -5,14 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from manyheads.metrics.contributions import Contributions
-from manyheads.metrics.metric import METRICS, ClosedFormMetric
+from manyheads.metrics.metric import METRICS, ClosedFormMetric, ManyClients
+from manyheads.metrics.orders import against_rest, mean_over_classes
 from manyheads.metrics.predictions import Predictions
 
 __all__ = ["AUC"]
 
 
 @METRICS.register
-class AUC(ClosedFormMetric):
+class AUC(ManyClients, ClosedFormMetric):
     """How often a sample of a class gets a higher probability of it than a sample of another class does.
 
     With more than two classes: the mean over classes, each against the rest. A class without samples on both sides is
@@ -42,6 +43,16 @@ class AUC(ClosedFormMetric):
         value, of_class = float(auc.mean()), np.bincount(own.labels)[own.labels]
         each = value + of_class * ((w - auc * p) / total).mean(axis=0)
         return Contributions(value, each, own.labels, float((of_class * (p / total).mean(axis=0)).max()))
+
+    def together(self, predictions: Predictions) -> np.ndarray:
+        """By ranks (Mann and Whitney): of a positive sample's lower and equal samples, those that are positive too are
+        the same in any order."""
+        values = []
+        for ordered, count in against_rest(predictions):
+            lower = ordered.sums(ordered.below + (ordered.equal - 1) / 2, len(predictions)) - count * (count - 1) / 2
+            with np.errstate(invalid="ignore"):
+                values.append(lower / (count * (predictions.sizes - count)))  # 0 / 0 without samples on both sides
+        return mean_over_classes(values)
 
 
 def _ordered(scores: np.ndarray, positive: np.ndarray, fold: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from manyheads.metrics.metric import METRICS, Metric
+from manyheads.metrics.metric import METRICS, ManyClients
+from manyheads.metrics.orders import against_rest, mean_over_classes
 from manyheads.metrics.predictions import Predictions
 
 __all__ = ["AveragePrecision"]
 
 
 @METRICS.register
-class AveragePrecision(Metric):
+class AveragePrecision(ManyClients):
     """The mean precision over the thresholds that include one more sample of the class.
 
     With two classes: that of the second, the positive one. With more: the mean over classes, each against the rest. A
@@ -28,13 +29,16 @@ class AveragePrecision(Metric):
     needs_classes = True
 
     def of_client(self, predictions: Predictions) -> float | None:
-        areas = [_area(scores, positive) for scores, positive in predictions.against_rest()]
-        return float(np.mean(areas)) if areas else None
+        value = float(self.together(predictions)[0])
+        return None if np.isnan(value) else value
 
-
-def _area(scores: np.ndarray, positive: np.ndarray) -> float:
-    order = np.argsort(-scores, kind="stable")
-    thresholds = np.flatnonzero(np.append(np.diff(scores[order]) != 0, True))  # the last of equal scores
-    found = np.cumsum(positive[order])[thresholds]
-    precision = found / (thresholds + 1)
-    return float((precision * np.diff(found, prepend=0)).sum() / found[-1])
+    def together(self, predictions: Predictions) -> np.ndarray:
+        """The mean over the samples of a class of the precision at their score: of all as high, those of the class."""
+        clients, values = len(predictions), []
+        for ordered, count in against_rest(predictions):
+            before = np.cumsum(np.append(0, ordered.positive))  # in all places before
+            higher = np.cumsum(count)[ordered.owner] - before[ordered.first]
+            total = ordered.sums(higher / (predictions.sizes[ordered.owner] - ordered.below), clients)
+            both = (count > 0) & (count < predictions.sizes)
+            values.append(np.divide(total, count, out=np.full(clients, np.nan), where=both))
+        return mean_over_classes(values)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from manyheads.metrics.contributions import Contributions
-from manyheads.metrics.metric import METRICS, ClosedFormMetric
+from manyheads.metrics.metric import METRICS, ClosedFormMetric, ManyClients
+from manyheads.metrics.orders import mean_over_classes
 from manyheads.metrics.predictions import Predictions
 
 __all__ = ["BalancedAccuracy"]
 
 
 @METRICS.register
-class BalancedAccuracy(ClosedFormMetric):
+class BalancedAccuracy(ManyClients, ClosedFormMetric):
     """The mean over the classes that a client has of the share of their samples that are classified right."""
 
     name = "balanced_accuracy"
@@ -29,3 +30,13 @@ class BalancedAccuracy(ClosedFormMetric):
         right = (own.predicted == own.labels).astype(float)
         recall = np.bincount(label, right) / np.bincount(label)
         return Contributions(float(recall.mean()), right / len(classes), own.labels, 1 / len(classes))
+
+    def together(self, predictions: Predictions) -> np.ndarray:
+        clients, right = len(predictions), predictions.predicted == predictions.labels
+        values = []
+        for c in np.unique(predictions.labels):
+            own = predictions.labels == c
+            count = np.bincount(predictions.owner[own], minlength=clients)
+            found = np.bincount(predictions.owner[own], right[own], minlength=clients)
+            values.append(np.divide(found, count, out=np.full(clients, np.nan), where=count > 0))
+        return mean_over_classes(values)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from manyheads.metrics.contributions import Contributions
-from manyheads.metrics.metric import METRICS, ClosedFormMetric
+from manyheads.metrics.metric import METRICS, ClosedFormMetric, ManyClients
+from manyheads.metrics.orders import mean_over_classes
 from manyheads.metrics.predictions import Predictions
 
 __all__ = ["F1"]
 
 
 @METRICS.register
-class F1(ClosedFormMetric):
+class F1(ManyClients, ClosedFormMetric):
     """Twice the samples found of a class, over those that have it plus those predicted to have it.
 
     With two classes: that of the second, the positive one; not defined where none is of it nor predicted to be. With
@@ -39,3 +40,14 @@ class F1(ClosedFormMetric):
         f1 = a.mean(axis=1, keepdims=True) / mean
         value = float(f1.mean())
         return Contributions(value, value + ((a - f1 * b) / mean).mean(axis=0), np.zeros(len(fold), int))
+
+    def together(self, predictions: Predictions) -> np.ndarray:
+        clients, values = len(predictions), []
+        for c in range(predictions.outputs.shape[1]) if predictions.outputs.shape[1] > 2 else (1,):
+            label, predicted = predictions.labels == c, predictions.predicted == c
+            a, b = (
+                np.bincount(predictions.owner, each, minlength=clients)
+                for each in (2.0 * (label & predicted), label.astype(float) + predicted)
+            )
+            values.append(np.divide(a, b, out=np.full(clients, np.nan), where=b > 0))
+        return mean_over_classes(values)

@@ -15,7 +15,7 @@ from manyheads.core.tasks import Task
 from manyheads.metrics.contributions import Contributions, jackknife
 from manyheads.metrics.predictions import Predictions
 
-__all__ = ["METRICS", "ClosedFormMetric", "Measured", "Metric", "SampleMetric", "metrics_for"]
+__all__ = ["METRICS", "ClosedFormMetric", "ManyClients", "Measured", "Metric", "SampleMetric", "metrics_for"]
 
 
 class Measured(NamedTuple):
@@ -75,8 +75,7 @@ class SampleMetric(Metric):
 
     def sums(self, predictions: Predictions) -> np.ndarray:
         """The sum over the samples of each client, [C]."""
-        owner = np.repeat(np.arange(len(predictions)), predictions.sizes)
-        return np.bincount(owner, self.each(predictions), minlength=len(predictions))
+        return np.bincount(predictions.owner, self.each(predictions), minlength=len(predictions))
 
     def of_client(self, predictions: Predictions) -> float | None:
         return float(self.of_clients(predictions).values[0])
@@ -98,6 +97,23 @@ class ClosedFormMetric(Metric):
     def of_client(self, predictions: Predictions) -> float | None:
         found = self.contributions(predictions, np.zeros(len(predictions.labels), int))
         return None if found is None else found.value
+
+
+class ManyClients(Metric):
+    """A metric of which the values at many clients are computed together: a call for each of 100,000 takes a minute."""
+
+    @abstractmethod
+    def together(self, predictions: Predictions) -> np.ndarray:
+        """The value at every client, NaN where it is not defined; each has samples, and all outputs are finite."""
+
+    def of_clients(self, predictions: Predictions) -> Measured:
+        values, defined = np.full(len(predictions), np.nan), predictions.sizes > 0
+        unbounded = ~np.isfinite(predictions.outputs).all(axis=1)
+        chosen = defined & (np.bincount(predictions.owner, unbounded, minlength=len(predictions)) == 0)
+        if chosen.any():
+            values[chosen] = self.together(predictions if chosen.all() else predictions.clients(chosen))
+            defined[chosen] = ~np.isnan(values[chosen])
+        return Measured(values, defined)
 
 
 METRICS: Registry[type[Metric]] = Registry("metric", quantity_check(Metric, "of_client"))

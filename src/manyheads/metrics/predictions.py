@@ -43,6 +43,17 @@ class Predictions:
         sizes = np.array([len(labels)])
         return replace(self, outputs=self.outputs[rows], labels=labels, losses=self.losses[rows], sizes=sizes)
 
+    def clients(self, chosen: np.ndarray) -> Predictions:
+        """The predictions for the samples of the clients that a mask chooses."""
+        rows = np.repeat(chosen, self.sizes)
+        own = {"outputs": self.outputs[rows], "labels": self.labels[rows], "losses": self.losses[rows]}
+        return replace(self, sizes=self.sizes[chosen], **own)
+
+    @cached_property
+    def owner(self) -> np.ndarray:
+        """The client of each sample, [samples]."""
+        return np.repeat(np.arange(len(self)), self.sizes)
+
     @cached_property
     def _offsets(self) -> np.ndarray:
         return np.concatenate([[0], np.cumsum(self.sizes)])
@@ -58,19 +69,24 @@ class Predictions:
         power = np.exp(self.outputs - self.outputs.max(axis=1, keepdims=True))
         return power / power.sum(axis=1, keepdims=True)
 
-    def against_rest(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """For each class that some of the samples have and some do not: the log probability of it, and who has it.
+    @property
+    def class_scores(self) -> dict[int, np.ndarray]:
+        """How probable each class is found, by class: the log probability of it for every sample.
 
-        With two classes for the second alone, the positive one, and the log odds in place of the log probability: they
-        are in the same order, and tell samples apart of which the model is very sure.
+        With two classes of the second alone, the positive one, and the log odds in place of the log probability: they are in
+        the same order, and tell samples apart of which the model is very sure.
         """
-        outputs, classes = self.outputs.astype(float), np.unique(self.labels)
+        outputs = self.outputs.astype(float)
+        if outputs.shape[1] == 2:
+            return {1: outputs[:, 1] - outputs[:, 0]}
+        return dict(enumerate((outputs - np.logaddexp.reduce(outputs, axis=1, keepdims=True)).T))
+
+    def against_rest(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """For each class that some of the samples have and some do not: its :attr:`class_scores`, and who has it."""
+        classes = np.unique(self.labels)
         if len(classes) < 2:
             return []
-        if outputs.shape[1] == 2:
-            return [(outputs[:, 1] - outputs[:, 0], self.labels == 1)]
-        scores = outputs - np.logaddexp.reduce(outputs, axis=1, keepdims=True)
-        return [(scores[:, c], self.labels == c) for c in classes]
+        return [(scores, self.labels == c) for c, scores in self.class_scores.items() if c in classes]
 
     @property
     def values(self) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from manyheads.metrics.contributions import Contributions
-from manyheads.metrics.metric import METRICS, ClosedFormMetric, SampleMetric
+from manyheads.metrics.metric import METRICS, ClosedFormMetric, ManyClients, SampleMetric
 from manyheads.metrics.predictions import Predictions
 
 __all__ = ["Brier", "CalibrationError", "LogLoss"]
@@ -47,7 +47,7 @@ class Brier(SampleMetric):
 
 
 @METRICS.register
-class CalibrationError(ClosedFormMetric):
+class CalibrationError(ManyClients, ClosedFormMetric):
     """The expected calibration error of Guo et al. 2017.
 
     Samples are divided by the probability of the predicted class into 15 bins of equal width. In each, the mean
@@ -63,7 +63,17 @@ class CalibrationError(ClosedFormMetric):
 
     def contributions(self, own: Predictions, fold: np.ndarray) -> Contributions | None:
         """A sample's is how far the model is too sure of it, with the sign that the sum over its bin has."""
-        probability = own.probabilities.max(axis=1)
-        surplus = probability - (own.predicted == own.labels)
-        bins = np.minimum((probability * BINS).astype(int), BINS - 1)
+        surplus, bins = _surplus(own)
         return Contributions.of_mean(np.sign(np.bincount(bins, surplus))[bins] * surplus)
+
+    def together(self, predictions: Predictions) -> np.ndarray:
+        surplus, bins = _surplus(predictions)
+        sums = np.bincount(predictions.owner * BINS + bins, surplus, minlength=BINS * len(predictions))
+        return np.asarray(np.abs(sums.reshape(-1, BINS)).sum(axis=1) / predictions.sizes)
+
+
+def _surplus(predictions: Predictions) -> tuple[np.ndarray, np.ndarray]:
+    """How far the model is too sure of each sample, and the sample's bin."""
+    probability = predictions.probabilities.max(axis=1)
+    surplus = probability - (predictions.predicted == predictions.labels)
+    return surplus, np.minimum((probability * BINS).astype(int), BINS - 1)

@@ -53,9 +53,9 @@ class Newcomer:
         self.run, self.encoding, self.site, self.y = run, encoding, site, y
         self.population = len(run._store.slot)
         self.round = Round(run.rounds, seed, self.population, 1)
-        state = run.algorithm.newcomer(run.model.params, run.server)
-        self.model = model_of(run.algorithm, run.algorithm.models[0], run.server, state)
-        kept, initial = {leaf.partition("/")[2] for leaf in state.flat}, run.model.params.all
+        self._state = run.algorithm.newcomer(run.model.params, run.server)
+        self.model = model_of(run.algorithm, run.algorithm.models[0], run.server, self._state)
+        kept, initial = {leaf.partition("/")[2] for leaf in self._state.flat}, run.model.params.all
         self.untrained = {k for k in kept & self.model.keys() if self.model[k].equal(initial[k])}
         few = self.data([encoding], np.arange(min(2, len(site)))).x
         self._tried = run.model.tried(few, encoding.task, encoding.outputs)
@@ -97,7 +97,7 @@ class Newcomer:
             raise UserError(
                 "a new client needs some training", where="finetune", given="none", allowed="head:10, all:5"
             )
-        if chosen.setting.scope == "head" and not head:
+        if "head" in chosen.setting.parts and not head:
             raise UserError("the model has no head to fine-tune", where="finetune", fix="use --finetune all:10")
         return chosen
 
@@ -111,7 +111,15 @@ class Newcomer:
         data = self.data(encodings, *subsets, training=True)
         mode = self.run.training.engine.mode
         cohort = LocalCohort(self._tried, data, names, self.round, mode, purpose=Purpose.FINETUNE)
-        return fine_tuned(cohort, self._tried, self.model, tuning.on(len(subsets[0]))), encodings
+        return fine_tuned(cohort, self._tried, self._start(cohort), tuning.on(len(subsets[0]))), encodings
+
+    def _start(self, cohort: LocalCohort) -> Tree:
+        """The model that fine-tuning starts from; a method may choose it by the samples."""
+        algorithm, server = self.run.algorithm, self.run.server
+        if algorithm.models[0] != "personal" or not algorithm.settles:
+            return self.model
+        each = self._state.map(lambda v: v.expand(len(cohort.addresses), *v.shape))
+        return model_of(algorithm, "personal", server, algorithm.settled(cohort, server, each))
 
     def predictions(self, params: Tree, encodings: Sequence[Encoding], *rows: np.ndarray) -> Predictions:
         """What models predict for some of the rows, each for its own."""

@@ -33,6 +33,11 @@ def alternatives(result: ComparisonResult) -> dict[str, str]:
         f"{scale.value(methods[even].spread)}.",
         "data": f"What the {data.clients} sites hold: {holds} at each site.",
     }
+    if result.searched:
+        count = sum(len(own) for own in result.searched.values())
+        said["search"] = (
+            f"Validation {scale.name} of the {count} settings that were tried, over the step size by method."
+        )
     for name in result.monitored:
         said[chart_name("monitor", name)] = f"{first_upper(explained(monitor_named(name)))}, over rounds by method."
     shown = judged(result)

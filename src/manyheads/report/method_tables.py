@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from manyheads.experiments.method_result import MethodResult, MetricLevel
 from manyheads.experiments.results import ALONE, ComparisonResult
 from manyheads.report.names import display
+from manyheads.report.searched import searched_table
 from manyheads.report.table import Cell, Table, count_cell, flat, gain_cell, name_cell
 from manyheads.report.words import NONE, Scale, first_upper, megabytes, monitor_named, seconds
 
@@ -21,7 +22,7 @@ def method_tables(result: ComparisonResult) -> dict[str, Table]:
         "means": _metrics(result, "Mean over sites", lambda level: level.mean),
         "worst": _metrics(result, "Mean over the worst tenth of sites", lambda level: level.worst_decile),
         "spreads": _metrics(result, "Standard deviation over sites", lambda level: level.spread),
-        "tuning": _tuning(result),
+        "tuning": _searched(result) if result.searched else _tuning(result),
         "choices": _choices(result),
         "settings": _settings(result),
         "curves": _curves(result),
@@ -108,10 +109,11 @@ def _tuning(result: ComparisonResult) -> Table:
     scale = Scale.of(result.score)
     tuned = [name for name in result.ranked if result[name].rates]
     rates = list(dict.fromkeys(r.rate for name in tuned for r in result[name].rates))
-    rows = []
+    rows, marked = [], any(r.stopped for name in tuned for r in result[name].rates)
     for name in tuned:
         method = result[name]
         tried = {r.rate: r.validation for r in method.rates}
+        stopped = {r.rate for r in method.rates if r.stopped}
         cells = [Cell(display(name))]
         for rate in rates:
             if rate not in tried:
@@ -119,13 +121,20 @@ def _tuning(result: ComparisonResult) -> Table:
             elif (score := tried[rate]) is None:
                 cells.append(Cell("diverged"))
             else:
-                cells.append(Cell(f"{scale.value(score)}{' *' if rate == method.rate else ''}"))
-        rows.append([*cells, Cell(_edge(method.rate, list(tried)))])
+                mark = " *" if rate == method.rate else " †" if rate in stopped else ""
+                cells.append(Cell(f"{scale.value(score)}{mark}"))
+        rows.append([*cells, Cell(_edge(method.rate, [r for r in tried if r is not None]))])
     return Table(
-        f"Validation {scale.title} by step size; * is the one used",
+        f"Validation {scale.title} by step size; * is the one used" + ("; † was stopped early" if marked else ""),
         ["Method", *(f"{r:g}" for r in rates), "Note"],
         rows,
     )
+
+
+def _searched(result: ComparisonResult) -> Table:
+    """Table of all settings that a search has tried."""
+    chosen = {name: (method.rate, method.knobs) for name, method in result.methods.items()}
+    return searched_table(result.searched, Scale.of(result.score), chosen)
 
 
 def _edge(rate: float | None, tried: Sequence[float]) -> str:
@@ -143,7 +152,8 @@ def _choices(result: ComparisonResult) -> Table:
         found = next((c for c in method.choices if c.fold == fold), None)
         if found is None:
             return NONE
-        return f"{found.rounds} rounds" + ("" if found.rate is None else f" at {found.rate:g}")
+        told = ", ".join(f"{name} {value}" for name, value in found.knobs.items())
+        return f"{found.rounds} rounds" + ("" if found.rate is None else f" at {found.rate:g}") + (told and f", {told}")
 
     folds = sorted({c.fold for method in result.methods.values() for c in method.choices})
     rows = [

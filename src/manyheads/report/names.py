@@ -17,9 +17,10 @@ __all__ = ["Look", "display", "looks", "spoken"]
 BLUE, SKY, GREEN, ORANGE, RED, PURPLE, BROWN = (
     "#0072b2", "#4ba3d8", "#009e73", "#dc9600", "#d55e00", "#c06c9b", "#86603a",
 )  # fmt: skip
+COLOURS = (BLUE, GREEN, RED, PURPLE, ORANGE, SKY, BROWN)
 GREY = "#7d828a"
-SOLID, DOTTED, DASHED = (), (8, 3, 2, 3), (10, 5)
-TUNED_STROKES = {SOLID: (5, 3), DOTTED: (2, 2), DASHED: (1, 4)}
+SOLID, DOTTED, DASHED, LONG, DOUBLE = (), (8, 3, 2, 3), (10, 5), (18, 4, 6, 4), (8, 2, 2, 2, 2, 2)
+TUNED_STROKES = {SOLID: (5, 3), DOTTED: (2, 2), DASHED: (1, 4), LONG: (3, 6), DOUBLE: (6, 2, 2, 2)}
 """stroke of a method after fine-tuning, by the stroke of the method itself"""
 
 VARIANTS = ((14, 4), (4, 4), (12, 3, 3, 3, 3, 3), (14, 3, 4, 3))
@@ -46,6 +47,14 @@ _METHODS: dict[str, tuple[str, str, tuple[int, ...]]] = {
     "local-sgd": ("Local SGD", BROWN, SOLID),
     "fedmtl": ("Fed-MTL", BROWN, DOTTED),
     "dsgd": ("D-SGD", BLUE, DOTTED),
+    "ifca": ("IFCA", BLUE, LONG),
+    "fedbn": ("FedBN", SKY, LONG),
+    "fedbabu": ("FedBABU", ORANGE, LONG),
+    "fedrod": ("FedRoD", RED, LONG),
+    "anil": ("ANIL", GREEN, LONG),
+    "reptile": ("Reptile", GREEN, DOUBLE),
+    "pfedme": ("pFedMe", PURPLE, LONG),
+    "mr-mtl": ("MR-MTL", BROWN, LONG),
 }
 
 
@@ -73,9 +82,7 @@ def looks(names: Iterable[str]) -> dict[str, Look]:
     names = list(names)
     bases = list(dict.fromkeys(name.removesuffix(TUNED) for name in names))
     used = {_METHODS[base][1:] for base in bases if base in _METHODS}
-    free = sorted(
-        product((BLUE, GREEN, RED, PURPLE, ORANGE, SKY, BROWN), (SOLID, DOTTED)), key=lambda look: look in used
-    )
+    free = sorted(product(COLOURS, TUNED_STROKES), key=lambda look: look in used)
     strangers = [base for base in bases if base.partition("(")[0] not in _METHODS]
     found = {}
     for name in names:

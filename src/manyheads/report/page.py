@@ -19,6 +19,7 @@ from manyheads.report.method_tables import method_tables
 from manyheads.report.names import display, looks
 from manyheads.report.quality import small_charts
 from manyheads.report.render import rendered
+from manyheads.report.searched import searched_chart
 from manyheads.report.site_tables import advice_text, confusions, site_tables
 from manyheads.report.summary import judged, summary, verdicts
 from manyheads.report.words import Scale, explained, monitor_named
@@ -51,6 +52,9 @@ def comparison_charts(result: ComparisonResult, legend: alt.Legend | None = LEGE
     if charts.curved(result):
         made["rounds"] = (f"{what}{score} over rounds, validation samples", charts.curves(result, "round", legend))
         made["bytes"] = (f"{what}{score} over bytes, validation samples", charts.curves(result, "mb", legend))
+    if result.searched:
+        drawn = searched_chart(result.searched, Scale.of(result.score), legend)
+        made["search"] = (f"{what}{score} of all settings tried, validation samples", drawn)
     made["fairness"] = (f"{what}worst tenth of sites and mean", charts.fairness(result))
     made["spread"] = (f"{what}spread over sites", charts.spreads(result))
     if result.data.labels or result.data.targets:

@@ -28,6 +28,7 @@ for _name in (
     "own.digits_curves",
     "own.digits_methods",
     "own.real_short",
+    "own.sweeps",
     "own.theorems",
 ):
     import_module(f"manyheads.reproduce.{_name}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -29,6 +30,7 @@ Follow = Callable[[int, int, str], None]
 PICTURES = ("figure.svg", "figure.png")
 RUNS = "runs"
 SAY_EVERY = 0.5
+ALL_CORES = Engine(workers=0)
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class _Task:
     part: str
     seed: int
     key: str
-    workers: int
+    engine: Engine
 
     @property
     def file(self) -> str:
@@ -51,22 +53,22 @@ def reproduce(
     work: Path,
     parts: Sequence[str] = (),
     again: bool = False,
-    workers: int = 0,
+    engine: Engine = ALL_CORES,
     follow: Follow = lambda done, total, doing: None,
 ) -> Result:
     """The result of an experiment at a scale, in ``out``; what is there already with the same settings is kept.
 
-    ``parts`` limits what is measured now. Folders of runs, and the facts of parts, are kept in ``work``.
+    ``parts`` limits what is measured now. Its parts are spread over processes, or a single one's runs are, as the engine's
+    settings say. Folders of runs, and the facts of parts, are kept in ``work``.
     """
     plan = _plan(experiment, scale, out, parts, again)
     look_for_data([experiment] if plan.todo else [])
     (work / experiment.name).mkdir(parents=True, exist_ok=True)
-    count = Engine(workers=workers).resolved_workers()
-    own = count if len(plan.todo) == 1 else 1
+    whole, own = (engine, engine.of_a_task()) if len(plan.todo) > 1 else (Engine(), engine)
     tasks = [_Task(part, seed, plan.keys[part, seed], own) for part, seed in plan.todo]
     done = dict(plan.done)
     try:
-        for record in _records(experiment, work, tasks, again, count, follow):
+        for record in _records(experiment, work, tasks, again, whole, follow):
             done[record.part, record.seed] = record
     finally:
         if done:
@@ -120,7 +122,9 @@ def _plan(experiment: Experiment, scale: Scale, out: Path, parts: Sequence[str],
     return _Plan(keys, done, [each for each in wanted if each not in done and (not parts or each[0] in parts)])
 
 
-def _records(experiment: Experiment, work: Path, tasks: list[_Task], again: bool, workers: int, follow: Follow) -> Any:
+def _records(
+    experiment: Experiment, work: Path, tasks: list[_Task], again: bool, engine: Engine, follow: Follow
+) -> Any:
     """Measure the tasks, spread over processes, and yield each record as it is done."""
     place, finished = work / experiment.name, 0
     for task in tasks:  # left by a process that was killed
@@ -130,8 +134,8 @@ def _records(experiment: Experiment, work: Path, tasks: list[_Task], again: bool
         words = [_doing(place / f"{t.file}.doing") for t in tasks]
         follow(finished, len(tasks), "; ".join(filter(None, words)))
 
-    start = Engine().resolved_start_method()
-    with working(min(workers, len(tasks)), start, experiment, _itself, (experiment,)) as executor, watching(look):
+    held = experiment, _itself, (experiment,)
+    with working(engine, len(tasks), *held, shared=work) as executor, watching(look):
         for record in executor.map(_measure, (work, again), tasks):
             finished += 1
             yield record
@@ -165,19 +169,25 @@ def _measure(experiment: Experiment, common: tuple[Path, bool], task: _Task) -> 
             spoke = time.monotonic()
             write_text(doing, f"{task.part}, seed {task.seed}: {words}")
 
-    started = time.monotonic()
+    started, worked = time.monotonic(), _core_seconds()
     try:
         say("begun")
-        place = Place(work / RUNS, say, Engine(workers=task.workers))
+        place = Place(work / RUNS, say, task.engine)
         facts = rounded(plain(experiment.measure(task.part, task.seed, place)))
     except Diverged as error:  # that is a result, too
         facts = {DIVERGED: str(error)}
     finally:
         doing.unlink(missing_ok=True)
-    seconds = round(time.monotonic() - started, 1)
-    record = Record(task.part, task.seed, task.key, seconds, this_machine().git_commit, facts)
+    seconds, core_seconds = round(time.monotonic() - started, 1), round(_core_seconds() - worked, 1)
+    record = Record(task.part, task.seed, task.key, seconds, this_machine().git_commit, facts, core_seconds)
     write_json(file, record.__dict__)
     return record
+
+
+def _core_seconds() -> float:
+    """Processor time of this process and of those it has ended."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
 
 
 def _draw(experiment: Experiment, result: Result, folder: Path) -> None:

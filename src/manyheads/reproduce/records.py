@@ -38,6 +38,8 @@ class Record:
     seconds: float
     commit: str | None
     facts: Facts = field(repr=False)
+    core_seconds: float | None = None
+    """processor time, which other work on the machine hardly changes; None where it was not recorded"""
 
 
 @dataclass(frozen=True)
@@ -100,8 +102,8 @@ class Result:
 
     @property
     def minutes(self) -> float:
-        """Working time of all parts."""
-        return sum(record.seconds for record in self.records) / 60
+        """Working time of all parts on one core."""
+        return sum(record.core_seconds or record.seconds for record in self.records) / 60
 
     def to_json(self) -> dict[str, Any]:
         table = asdict(self)

@@ -9,9 +9,10 @@ import numpy as np
 
 from manyheads.core.settings import changed, settings
 from manyheads.reproduce.claims import Check, Claim, above, holds
-from manyheads.reproduce.collins2021.linear import ALONE, FEDREP, FixedSamples, fitted, large, line_of, small
+from manyheads.reproduce.collins2021.linear import ALONE, FEDREP, FixedSamples, large, line_of, small
 from manyheads.reproduce.drawing import banded, row
 from manyheads.reproduce.experiment import Cell, Facts, Measured, Place, Scale, register
+from manyheads.theory.collins2021.tasks import fitted
 
 __all__ = ["Figure1"]
 

@@ -11,9 +11,10 @@ from pydantic import Field
 from manyheads.core.randomness import Purpose, generator
 from manyheads.core.settings import settings
 from manyheads.reproduce.claims import Check, Claim, above
-from manyheads.reproduce.collins2021.linear import ALONE, FEDREP, FixedSamples, Tasks, fitted, large, line_of, small
+from manyheads.reproduce.collins2021.linear import ALONE, FEDREP, FixedSamples, large, line_of, small
 from manyheads.reproduce.drawing import banded, row
 from manyheads.reproduce.experiment import Facts, Measured, Place, Scale, register
+from manyheads.theory.collins2021.tasks import Tasks, fitted
 
 __all__ = ["Figure4"]
 

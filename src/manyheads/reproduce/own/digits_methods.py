@@ -10,6 +10,7 @@ import altair as alt
 import numpy as np
 from pydantic import Field
 
+from manyheads.algorithms import PFedMe
 from manyheads.core.contract import ALGORITHMS
 from manyheads.core.optim import FineTune
 from manyheads.core.settings import settings
@@ -53,8 +54,18 @@ METHODS: dict[str, Callable[[float], dict[str, Any]]] = {
     "ditto": _sgd,
     "l2gd": lambda lr: {"eta": lr * 20 * 0.1},  # a local step is eta / (clients (1 - p)) long
     "fedmtl": _sgd,
+    "mr-mtl": _sgd,
+    "pfedme": lambda lr: PFedMe().step_sizes(lr, 20),
+    "reptile": _sgd,
+    "anil": lambda lr: {"alpha": lr, "beta": lr, "batch": 10, "outer_batch": 10},
+    "fedbabu": _sgd,
+    "fedrod": _sgd,
+    "fedbn": _sgd,
+    "ifca": _sgd,
 }
 """the settings of each method with a step size"""
+NORMED = {"fedbn": {"name": "mlp", "norm": "batch"}}
+"""models of methods that need another than the rest"""
 COLUMNS = {
     "accuracy %": "accuracy",
     "worst tenth %": "worst_decile",
@@ -94,8 +105,8 @@ class Methods(Experiment):
     ] = """scikit-learn's digits, 20 clients with exactly three classes each (55 training, 14 validation and 15 test
         samples a client), MLP 64-64-32-10, 30 rounds, every client in every round. The step size of each method is the best of
         0.01, 0.03, 0.1, 0.3 by the accuracy on the clients' validation samples (mean of the seeds; one with which a run
-        diverges is not chosen); all else is the method's default, but for SCAFFOLD's server step (1) and Per-FedAvg's batches (10) and outer step
-        (= inner step). Each seed has its own partition and initial model. Accuracy is the mean over clients of the accuracy on
+        diverges is not chosen); all else is the method's default, but for SCAFFOLD's server step (1), the batches (10) and outer step (= inner step) of
+        Per-FedAvg and ANIL, pFedMe's steps (both lr / (1 + lam lr)), and FedBN's model, which has batch norm. Each seed has its own partition and initial model. Accuracy is the mean over clients of the accuracy on
         the client's own test samples after the last round, of the model named beside the method. "Worst tenth": mean of the
         two clients that do worst. "Spread": standard deviation over clients. "Fine-tuned": after ten more epochs on the head.
         L2GD's round is one step or one move, so it runs 2100 rounds to make as many local steps as the others. FedRep's ten
@@ -122,7 +133,8 @@ class Methods(Experiment):
         rounds = self.rounds_of(method)
         tune, once = FineTune(scope="head", epochs=10, lr=lr), Evaluate(every=rounds)
         algorithm = {"name": method, **METHODS[method](lr)}
-        return digits(algorithm, rounds, seed, validation=0.2, finetune=tune, evaluate=once)
+        model = {"model": NORMED[method]} if method in NORMED else {}
+        return digits(algorithm, rounds, seed, validation=0.2, finetune=tune, evaluate=once, **model)
 
     def recipe(self, part: str, seed: int) -> Facts:
         return recipe_of(self._config(part, seed))
