@@ -12,7 +12,7 @@ from pydantic import Field
 from manyheads.core.settings import settings
 from manyheads.reproduce.claims import Check, Claim, mean_and_interval
 from manyheads.reproduce.collins2021.columns import COLUMNS, ROWS
-from manyheads.reproduce.collins2021.table1 import FIRST, cell_config
+from manyheads.reproduce.collins2021.table1 import FIRST, QUICK, cell_config
 from manyheads.reproduce.drawing import banded, row
 from manyheads.reproduce.experiment import Experiment, Facts, Measured, Place, Scale, register
 from manyheads.reproduce.training import recipe_of, trained
@@ -36,7 +36,7 @@ class Figure5(Experiment):
     ] = """CIFAR-10 with 100 clients of two shards each, all settings those of Table 1's first column, except for E: the
         epochs of the head in FedRep (with one epoch of the representation), of the whole model in FedAvg. Error on each client's
         own test samples, mean over clients and over the last ten rounds."""
-    scales: ClassVar[Mapping[Scale, Mapping[str, Any]]] = {"quick": {"share": 0.1, "epochs": (1, 5)}, "paper": {}}
+    scales: ClassVar[Mapping[Scale, Mapping[str, Any]]] = {"quick": {"share": QUICK, "epochs": (1, 5)}, "paper": {}}
     minutes: ClassVar[Mapping[Scale, float]] = {"quick": 5, "paper": 180}
 
     epochs: tuple[int, ...] = (1, 2, 5, 10, 20)

@@ -13,7 +13,7 @@ from pydantic import Field
 from manyheads.core.settings import settings
 from manyheads.reproduce.claims import Claim
 from manyheads.reproduce.collins2021.columns import COLUMNS, ROWS
-from manyheads.reproduce.collins2021.table1 import FIRST, cell_config
+from manyheads.reproduce.collins2021.table1 import FIRST, QUICK, cell_config
 from manyheads.reproduce.experiment import Cell, Experiment, Facts, Measured, Place, Scale, register
 from manyheads.reproduce.training import recipe_of, trained
 from manyheads.run.config import Config
@@ -70,7 +70,7 @@ class Switches(Experiment):
     ] = """Each row changes one thing in the run of a method in Table 1's first column (CIFAR-10, 100 clients of two
         shards); beside it the run without the change. The noise of the linear experiments, a variance by the text and a standard
         deviation in the authors' notebook, is a switch of collins2021.figure1, and one-step "FedAvg" is drawn there too."""
-    scales: ClassVar[Mapping[Scale, Mapping[str, Any]]] = {"quick": {"share": 0.05}, "paper": {}}
+    scales: ClassVar[Mapping[Scale, Mapping[str, Any]]] = {"quick": {"share": QUICK}, "paper": {}}
     minutes: ClassVar[Mapping[Scale, float]] = {"quick": 6, "paper": 110}
     unit: ClassVar[str] = "%"
 

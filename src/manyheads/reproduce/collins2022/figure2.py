@@ -12,7 +12,7 @@ from manyheads.core.settings import settings
 from manyheads.engines.client_data import ClientData
 from manyheads.metrics import layer_cka
 from manyheads.reproduce.claims import Claim, above_by_units
-from manyheads.reproduce.collins2022.networks import STEPS, TUNE, line_of, network_config
+from manyheads.reproduce.collins2022.networks import QUICK, STEPS, TUNE, line_of, network_config
 from manyheads.reproduce.drawing import banded, row
 from manyheads.reproduce.experiment import Experiment, Facts, Measured, Place, Scale, register
 from manyheads.reproduce.training import recipe_of, trained
@@ -40,7 +40,7 @@ class Figure2(Experiment):
         fine-tuning, on 500 test images of the new client, mean over five new clients. The widths of the network are our choice;
         the paper gives the number of layers and of features only."""
     scales: ClassVar[Mapping[Scale, Mapping[str, Any]]] = {
-        "quick": {"steps": STEPS // 100},
+        "quick": {"steps": QUICK},
         "reduced": {"steps": STEPS // 10},
         "paper": {},
     }

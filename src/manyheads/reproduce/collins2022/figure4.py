@@ -15,7 +15,7 @@ from manyheads.engines.client_data import ClientData
 from manyheads.engines.workbench import tried_on
 from manyheads.metrics import class_cosine_similarity
 from manyheads.reproduce.claims import Claim, above_by_units, holds
-from manyheads.reproduce.collins2022.networks import STEPS, line_of, network_config
+from manyheads.reproduce.collins2022.networks import QUICK, STEPS, line_of, network_config
 from manyheads.reproduce.drawing import matrix
 from manyheads.reproduce.experiment import Experiment, Facts, Measured, Place, Scale, register
 from manyheads.reproduce.training import recipe_of, trained
@@ -52,7 +52,7 @@ class Figure4(Experiment):
         test images for each two classes; on the diagonal, of two different images of the class. Every model makes the same number
         of local steps in all."""
     scales: ClassVar[Mapping[Scale, Mapping[str, Any]]] = {
-        "quick": {"steps": STEPS // 100, "taus": (1, 50)},
+        "quick": {"steps": QUICK, "taus": (1, 50)},
         "reduced": {"steps": STEPS // 10},
         "paper": {},
     }

@@ -14,7 +14,7 @@ from manyheads.core.settings import settings
 from manyheads.data import source_of
 from manyheads.metrics import METRICS
 from manyheads.reproduce.claims import Claim, above_by_units
-from manyheads.reproduce.collins2022.networks import STEPS, TUNE, line_of, network_config
+from manyheads.reproduce.collins2022.networks import QUICK, STEPS, TUNE, line_of, network_config
 from manyheads.reproduce.drawing import banded, row
 from manyheads.reproduce.experiment import Experiment, Facts, Measured, Place, Scale, register
 from manyheads.reproduce.training import recipe_of, trained
@@ -39,7 +39,7 @@ class Figure5(Experiment):
         on 100 clients with all classes, then on new clients with n images of CIFAR-10 (right, 2000 test images). Mean over five new
         clients; bands over trials. The values of C and n are read off the paper's figure as far as it shows them."""
     scales: ClassVar[Mapping[Scale, Mapping[str, Any]]] = {
-        "quick": {"steps": STEPS // 100, "classes": (5,), "samples": (50, 100, 500), "seeds": 1},
+        "quick": {"steps": QUICK, "classes": (5,), "samples": (50, 100, 500), "seeds": 1},
         "reduced": {"steps": STEPS // 10, "classes": (5,), "seeds": 1},
         "paper": {},
     }

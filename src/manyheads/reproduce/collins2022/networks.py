@@ -8,10 +8,12 @@ from manyheads.core.optim import FineTune
 from manyheads.run import Evaluate
 from manyheads.run.config import Config
 
-__all__ = ["STEPS", "TUNE", "line_of", "network_config"]
+__all__ = ["QUICK", "STEPS", "TUNE", "line_of", "network_config"]
 
 STEPS = 125_000
 """local steps of every model in the paper, T tau"""
+QUICK = STEPS // 250
+"""at the quick scale: ten rounds of 50 steps"""
 RATE, DECAY = 0.1, 1e-4
 TUNE = FineTune(scope="all", epochs=10, batch=10, lr=RATE, momentum=0.5, weight_decay=DECAY)
 """ten epochs of SGD on all that a new client has, with the settings of the training"""
