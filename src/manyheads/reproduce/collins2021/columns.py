@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["COLUMNS", "ROWS", "Column", "Row"]
+__all__ = ["COLUMNS", "EXPLAINED", "ROWS", "Column", "Row"]
 
 Table = dict[str, Any]
 
@@ -98,3 +98,6 @@ COLUMNS: dict[str, Column] = {
         published=(60.86, 51.64, 72.41, 18.89, 53.54, 17.65, 52.11, 54.11, 71.51, 62.08, 66.18, 70.74, 68.28, 76.91, 78.56),
     ),
 }  # fmt: skip
+
+EXPLAINED: dict[tuple[str, str], str] = {}
+"""column and row of cells that differ from the paper's, and the switch (:mod:`.switches`) that explains it"""

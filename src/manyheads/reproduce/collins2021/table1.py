@@ -12,7 +12,7 @@ from pydantic import Field
 from manyheads.core.optim import FineTune
 from manyheads.core.settings import settings
 from manyheads.reproduce.claims import Claim, holds
-from manyheads.reproduce.collins2021.columns import COLUMNS, ROWS, Column
+from manyheads.reproduce.collins2021.columns import COLUMNS, EXPLAINED, ROWS, Column
 from manyheads.reproduce.experiment import Cell, Experiment, Facts, Measured, Place, Scale, register
 from manyheads.reproduce.training import recipe_of, trained
 from manyheads.run import Evaluate
@@ -117,8 +117,16 @@ class Table1(Experiment):
                 if runs:
                     name = "finetuned" if kind.tuned else "accuracy"
                     ours = [100 * facts[name] for facts in runs.values()]
-                    cells.append(Cell(row, column, ours, published))
+                    cells.append(Cell(row, column, ours, published, self._why(column, row, ours)))
         return cells
+
+    def _why(self, column: str, row: str, ours: list[float]) -> str:
+        """What is known of a cell's difference from the paper's, if it is larger than it should be."""
+        paper = COLUMNS[column].published[list(ROWS).index(row)]
+        difference = float(np.mean(ours)) - paper
+        if self.share < 1 or COLUMNS[column].stands_for or abs(difference) <= CLOSE:
+            return ""
+        return f"{difference:+.1f} points, {EXPLAINED.get((column, row), 'unexplained')}"
 
     def claims(self, found: Measured) -> list[Claim]:
         cells = self.table(found)
