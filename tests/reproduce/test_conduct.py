@@ -163,6 +163,26 @@ def test_a_damaged_result_is_a_clear_error(places):
         done(places)
 
 
+def test_facts_of_an_earlier_form_are_a_clear_error_before_any_work(places, monkeypatch, capsys):
+    done(places, parts=["steep"])
+    file = places["out"] / "toy2000" / "figure1" / "quick" / "result.json"
+    before = file.read_text()
+    MEASURED.clear()
+    for reads in ("table", "figure"):
+
+        def later(self, found):
+            return [facts["steps"] for runs in found.values() for facts in runs.values()]
+
+        with monkeypatch.context() as changed:
+            changed.setattr(Growth, reads, later)
+            assert call("reproduce", "toy2000.figure1", "--workers", 1) == 2
+        assert "its facts were others: 'steps' is not among them; measure it anew: --again" in capsys.readouterr().err
+    assert not MEASURED
+    assert file.read_text() == before
+    done(places, again=True)
+    assert len(MEASURED) == 4
+
+
 def test_missing_data_is_said_before_any_work(places, monkeypatch):
     monkeypatch.setattr(Growth, "needs", lambda self: [{"name": "cifar10"}])
     monkeypatch.setenv("MANYHEADS_DATA", str(places["out"]))
