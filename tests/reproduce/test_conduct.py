@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -70,14 +70,13 @@ class Growth(Experiment):
 
 
 @pytest.fixture
-def places(tmp_path, monkeypatch) -> Iterator[dict[str, Path]]:
+def places(tmp_path, monkeypatch) -> dict[str, Path]:
     MEASURED.clear()
     FAILS.clear()
     DIVERGES.clear()
     monkeypatch.chdir(tmp_path)
     EXPERIMENTS.register(Growth)
-    yield {"out": tmp_path / "results", "work": tmp_path / "work"}
-    EXPERIMENTS._known.pop(Growth.name)
+    return {"out": tmp_path / "results", "work": tmp_path / "work"}
 
 
 def done(places: dict[str, Path], experiment: Experiment | None = None, **options: Any) -> Result:
@@ -200,25 +199,22 @@ def test_all_missing_data_of_all_experiments_is_one_error_before_any_work(places
             return [{"name": "mnist"}, {"name": "mnist", "digits": "0-4"}, {"name": "digits"}]
 
     EXPERIMENTS.register(Other)
-    try:
-        monkeypatch.setattr(Growth, "needs", lambda self: [{"name": "cifar10"}])
-        monkeypatch.setenv("MANYHEADS_DATA", str(places["out"]))
-        assert call("reproduce", "toy2000", "--workers", 1) == 2
-        shown = capsys.readouterr().err
-        assert "2 data sets that are needed cannot be read" in shown
-        for words in ("cifar10 is not there; put", "mnist is not there; put train-images-idx3-ubyte.gz"):
-            assert words in shown
-        assert shown.count("is not there") == 2
-        assert not MEASURED
-        monkeypatch.setattr(Growth, "needs", lambda self: [])
-        done(places)
-        monkeypatch.setattr(Growth, "needs", lambda self: [{"name": "cifar10"}])
-        call("reproduce", "toy2000")  # nothing is left to measure of the first
-        shown = capsys.readouterr().err
-        assert "mnist is not there" in shown
-        assert "cifar10" not in shown
-    finally:
-        EXPERIMENTS._known.pop(Other.name)
+    monkeypatch.setattr(Growth, "needs", lambda self: [{"name": "cifar10"}])
+    monkeypatch.setenv("MANYHEADS_DATA", str(places["out"]))
+    assert call("reproduce", "toy2000", "--workers", 1) == 2
+    shown = capsys.readouterr().err
+    assert "2 data sets that are needed cannot be read" in shown
+    for words in ("cifar10 is not there; put", "mnist is not there; put train-images-idx3-ubyte.gz"):
+        assert words in shown
+    assert shown.count("is not there") == 2
+    assert not MEASURED
+    monkeypatch.setattr(Growth, "needs", lambda self: [])
+    done(places)
+    monkeypatch.setattr(Growth, "needs", lambda self: [{"name": "cifar10"}])
+    call("reproduce", "toy2000")  # nothing is left to measure of the first
+    shown = capsys.readouterr().err
+    assert "mnist is not there" in shown
+    assert "cifar10" not in shown
 
 
 def test_the_command(places, capsys):
