@@ -7,14 +7,11 @@ benchmarks/results/cluster.json.
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import statistics
-import subprocess
-import sys
 import time
 from pathlib import Path
+
+from apart import parsed, parser_of, repeated, write
 
 RESULTS = Path(__file__).parent / "results"
 ROUNDS = 12
@@ -48,24 +45,10 @@ def measure(executor: str, parameters: int) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.one:
-        print(json.dumps(measure(options.one[0], int(options.one[1]))))
-        return
-    from manyheads.core.machine import machine_facts
-
-    rows = []
+    repeats, rows = parsed(parser_of(__doc__, 5), measure).repeats, []
     for parameters in SIZES:
-        found: dict[str, list[dict[str, float]]] = {executor: [] for executor in EXECUTORS}
-        for _ in range(options.repeats):
-            for executor in EXECUTORS:
-                command = [sys.executable, __file__, "--one", executor, str(parameters)]
-                done = subprocess.run(command, capture_output=True, text=True, check=True)
-                found[executor].append(json.loads(done.stdout))
-                print(".", end="", file=sys.stderr, flush=True)
+        measured = repeated(__file__, [(executor, parameters) for executor in EXECUTORS], repeats)
+        found = {executor: each for (executor, _), each in measured.items()}
         pairs = zip(found["ray"], found["local"], strict=True)
         row = {"parameters": parameters, "samples": SIZES[parameters], "chunks": found["local"][0]["chunks"]}
         row |= {"ratios": [ray["seconds"] / local["seconds"] for ray, local in pairs]}
@@ -73,8 +56,7 @@ def main() -> None:
         rows.append(row)
         middle = {k: statistics.median(v) for k, v in row.items() if isinstance(v, list)}
         print(f"{parameters:>12,}", {k: round(v, 3) for k, v in middle.items()})
-    facts = {"rows": rows, "repeats": options.repeats, "load": os.getloadavg()[0], "machine": machine_facts()}
-    (RESULTS / "cluster.json").write_text(json.dumps(facts, indent=2) + "\n")
+    write(RESULTS / "cluster.json", rows, repeats)
 
 
 if __name__ == "__main__":

@@ -6,20 +6,18 @@ Prints a table and writes benchmarks/results/population.json.
 
 from __future__ import annotations
 
-import argparse
-import json
 import resource
 import statistics
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
+
+from apart import parsed, parser_of, repeated, write
 
 ROUNDS, COHORT = 5, 100
 RESULT = Path(__file__).parent / "results" / "population.json"
 
 
-def measure(population: int, workers: int) -> dict[str, float]:
+def measure(what: str, population: int) -> dict[str, float]:
     """One run in this process."""
     from manyheads import SGD, Engine, Evaluate, FedRep, simulate
     from manyheads.data import LinearTasks
@@ -35,7 +33,7 @@ def measure(population: int, workers: int) -> dict[str, float]:
             rounds=ROUNDS,
             cohort=COHORT,
             evaluate=Evaluate(who="sampled"),
-            engine=Engine(workers=workers),
+            engine=Engine(workers=1),
             out=Path(folder) / "run",
         )
         store = Path(folder) / "run" / "checkpoint" / "personal.safetensors"
@@ -50,28 +48,12 @@ def measure(population: int, workers: int) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__, 3)
     parser.add_argument("--populations", default="1000,10000,100000,1000000")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.one:
-        print(json.dumps(measure(options.one, workers=1)))
-        return
-    from manyheads.core.machine import machine_facts
-
-    populations = [int(p) for p in options.populations.split(",")]
-    runs: dict[int, list[dict[str, float]]] = {p: [] for p in populations}
-    for _ in range(options.repeats):
-        for population in populations:
-            done = subprocess.run(
-                [sys.executable, __file__, "--one", str(population)], capture_output=True, text=True, check=True
-            )
-            runs[population].append(json.loads(done.stdout))
-            print(".", end="", file=sys.stderr, flush=True)
-    print(file=sys.stderr)
+    options = parsed(parser, measure)
+    runs = repeated(__file__, [("population", int(p)) for p in options.populations.split(",")], options.repeats)
     rows = []
-    for population, results in runs.items():
+    for (_, population), results in runs.items():
         middle = {k: statistics.median(r[k] for r in results) for k in results[0]}
         spread = [r["seconds_per_round"] for r in results]
         rows.append(middle | {"population": population, "seconds_min": min(spread), "seconds_max": max(spread)})
@@ -85,10 +67,7 @@ def main() -> None:
             f"{row['population']:>10,} {row['seconds_per_round']:>9.4f} {row['ratio']:>6.2f} {row['peak_mb']:>8.0f} "
             f"{row['grown_mb']:>9.0f} {row['store_on_disk_mb']:>11.1f} MB"
         )
-    RESULT.parent.mkdir(exist_ok=True)
-    RESULT.write_text(
-        json.dumps({"rows": rows, "repeats": options.repeats, "machine": machine_facts()}, indent=2) + "\n"
-    )
+    write(RESULT, rows, options.repeats)
 
 
 if __name__ == "__main__":

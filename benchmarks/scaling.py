@@ -6,15 +6,13 @@ benchmarks/results/scaling.json and, with what population.py found, the figure d
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import resource
 import statistics
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
+
+from apart import parsed, parser_of, repeated, write
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
@@ -83,31 +81,14 @@ def figure(rows: list[dict[str, Any]], population: list[dict[str, Any]]) -> Any:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.one:
-        print(json.dumps(measure(options.one[0], int(options.one[1]))))
-        return
-    from manyheads.core.machine import machine_facts
-
-    runs: dict[tuple[str, int], list[dict[str, float]]] = {}
-    for _ in range(options.repeats):
-        for what, sizes in SIZES.items():
-            for size in sizes:
-                command = [sys.executable, __file__, "--one", what, str(size)]
-                done = subprocess.run(command, capture_output=True, text=True, check=True)
-                runs.setdefault((what, size), []).append(json.loads(done.stdout))
-                print(".", end="", file=sys.stderr, flush=True)
-    rows = []
+    repeats, rows = parsed(parser_of(__doc__, 3), measure).repeats, []
+    runs = repeated(__file__, [(what, size) for what, sizes in SIZES.items() for size in sizes], repeats)
     for (what, size), found in runs.items():
         spread = [f["seconds"] for f in found]
         middle = {k: statistics.median(f[k] for f in found) for k in found[0]}
         rows.append({"what": what, "size": size, **middle, "seconds_min": min(spread), "seconds_max": max(spread)})
         print(f"{what:>16} {size:>10,} {middle['seconds']:9.4f} s {middle['peak_mb']:7.0f} MB")
-    facts = {"rows": rows, "repeats": options.repeats, "load": os.getloadavg()[0], "machine": machine_facts()}
-    (RESULTS / "scaling.json").write_text(json.dumps(facts, indent=2) + "\n")
+    write(RESULTS / "scaling.json", rows, repeats)
     population = json.loads((RESULTS / "population.json").read_text())["rows"]
     figure(rows, population).save(HERE.parent / "docs" / "img" / "scaling.svg")
 

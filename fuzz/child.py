@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 __all__ = ["Ended", "command", "in_child"]
 
-LIMIT = 60.0
+LIMIT = 600.0
 """seconds after which what must end by itself is a hang"""
 PATIENCE = 3.0
 """seconds that work which may take for ever is given until Ctrl-C"""

@@ -46,7 +46,7 @@ CASES: list[tuple[Kind, int]] = [
 KINDS = {kind.name: kind for kind, _ in CASES}
 
 
-LIMIT = 300
+LIMIT = 3000
 """seconds for a whole case, which is more than all its commands may take"""
 
 

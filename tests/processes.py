@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-PATIENCE = 240.0
+PATIENCE = 900.0
 """seconds after which nothing is waited for any more: far longer than anything takes"""
 
 

@@ -29,9 +29,7 @@ class Place:
     def python(self, *arguments: object, path: str = "") -> subprocess.CompletedProcess[str]:
         words = [sys.executable, *map(str, arguments)]
         environment = {"PYTHONPATH": f"{SOURCE}:{path}", "PATH": "", "COLUMNS": "160"}
-        return subprocess.run(
-            words, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=300, check=False
-        )
+        return subprocess.run(words, cwd=self.folder, env=environment, capture_output=True, text=True, check=False)
 
     def __call__(self, *arguments: object, path: str = "") -> str:
         done = self.python("-m", "manyheads", *arguments, path=path)

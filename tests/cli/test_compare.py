@@ -7,6 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import redirect_stdout
+from io import StringIO
+from shutil import copy
 
 import numpy as np
 import pytest
@@ -25,13 +28,16 @@ FEDERATED = ["fedavg", "fedavg+ft", "fedrep"]
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
     """A comparison that several tests look at."""
-    out = tmp_path_factory.mktemp("compare") / "out"
-    assert call(*SMALL, "--out", out, "--json") == 0
+    out, printed = tmp_path_factory.mktemp("compare") / "out", StringIO()
+    with redirect_stdout(printed):
+        assert call(*SMALL, "--out", out, "--json") == 0
+    (out.parent / "printed.json").write_text(printed.getvalue())
+    copy(out / "compare.json", out.parent)  # as it is before tests go on with it
     return out
 
 
-def test_one_json_object_with_all_that_was_asked_for(tmp_path, capsys):
-    facts = facts_of(capsys, *SMALL, "--out", tmp_path / "out")
+def test_one_json_object_with_all_that_was_asked_for(done):
+    facts, kept = (json.loads((done.parent / name).read_text()) for name in ("printed.json", "compare.json"))
     assert list(facts["methods"]) == ["alone", "majority", "linear", "local", *FEDERATED]
     assert (facts["folds"], facts["score"], facts["reason"]) == (2, "accuracy", "it was asked for")
     for name, method in facts["methods"].items():
@@ -49,12 +55,9 @@ def test_one_json_object_with_all_that_was_asked_for(tmp_path, capsys):
     assert [site["client"] for site in facts["sites"]] == list(range(6))
     assert all(site["text"] and site["alone_model"] in ("majority", "linear", "local") for site in facts["sites"])
     assert facts["recommendation"]["text"]
-    assert facts["out"] == str(tmp_path / "out")
-    assert facts["report"] == str(tmp_path / "out" / "report.html")
-    assert {k: facts[k] for k in ("methods", "recommendation", "check")} == {
-        k: json.loads((tmp_path / "out" / "compare.json").read_text())[k]
-        for k in ("methods", "recommendation", "check")
-    }
+    assert facts["out"] == str(done)
+    assert facts["report"] == str(done / "report.html")
+    assert all(facts[k] == kept[k] for k in ("methods", "recommendation", "check"))
 
 
 @pytest.mark.parametrize("flag", [("--clients", 7), ("--seed", 5), ("--validation", 0.3), ("--participation", 0.5)])

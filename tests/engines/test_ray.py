@@ -135,6 +135,11 @@ def test_an_actor_uses_the_device_that_ray_gives_it_one_thread_and_the_driver_s_
         replace(TWO, device="cuda:1").check()
 
 
+def test_a_signal_to_the_group_of_the_driver_does_not_reach_its_processes(instance, actors):
+    """Ray ends a driver whose processes have gone, with words and an exit code of its own."""
+    assert os.getpgid(0) not in {os.getpgid(process) for process in marked(instance)}
+
+
 def test_it_listens_on_this_machine_only(instance, actors):
     processes = marked(instance)
     assert len(processes) > 4

@@ -165,7 +165,7 @@ def test_stopped_it_says_how_to_go_on_and_leaves_nothing(stop, tmp_path):
     driver = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
     until(lambda: rounds_of(out) >= 2)
     mark = rays.mark_of_instance(driver.pid)
-    os.killpg(driver.pid, stop)  # as a terminal does: to Ray's processes as well
+    os.killpg(driver.pid, stop)  # as a terminal does: to all that is in the command's group
     _, said = driver.communicate()
     assert driver.returncode == 130
     assert "Go on with: manyheads run --resume" in said

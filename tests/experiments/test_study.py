@@ -128,8 +128,6 @@ class Confidence(Metric):
 @pytest.fixture
 def confidence():
     METRICS.register(Confidence)
-    yield
-    del METRICS._known["confidence"]
 
 
 def test_further_metrics_are_told_and_change_no_choice(whole, tmp_path, confidence):

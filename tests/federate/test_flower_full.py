@@ -192,6 +192,6 @@ def test_who_has_no_registered_key_or_no_certificate_never_gets_in(tmp_path, dat
             federation.start_site(site)
         with pytest.raises(UserError, match="0 of 2 sites are there after"):
             federation.do("run", tmp_path / "run")
-        for child in federation.sites.values():
-            assert "once more in" in child.last_words(50)  # refused, and it goes on trying
+        for child in federation.sites.values():  # refused, and it goes on trying
+            wait_for(lambda child=child: "once more in" in child.last_words(50))
     assert not processes_of(tmp_path)

@@ -77,7 +77,19 @@ def test_new_clients_get_a_model_from_a_run_of_sites(tmp_path):
     run = train(linked(study(), Here(agents(data, tmp_path)), tmp_path), tmp_path / "run")
     mine = personalize(load(tmp_path / "run"), data / "dogwood.csv", finetune="head:2")
     assert mine.facts["after"]["accuracy"] is not None
+    assert mine.facts["seen"] is None
+    assert "are known to its sites alone: if these samples are among them" in " ".join(mine.facts["warnings"])
     assert run.rounds == 2
+
+
+@pytest.mark.parametrize("start", [train, compare])
+def test_a_folder_that_is_in_use_is_an_error_before_any_site_is_asked(start, tmp_path):
+    carrier = Here(agents(tables(tmp_path / "data"), tmp_path))
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "notes.txt").write_text("mine")
+    with pytest.raises(UserError, match="out exists already"):
+        start(linked(study(), carrier, tmp_path), tmp_path / "out")
+    assert carrier.count == 0
 
 
 def test_a_comparison_gives_the_simulators_result(tmp_path):
@@ -91,6 +103,9 @@ def test_a_comparison_gives_the_simulators_result(tmp_path):
         baselines=COMPARED.baselines, local_rounds=25, pooled=False, seed=1, engine=Engine(mode="loop"),
     )  # fmt: skip
     assert numbers(found) == numbers(wanted)
+    assert found.data.labels == wanted.data.labels
+    assert found.data.total_variation == wanted.data.total_variation
+    assert found.data.input_wasserstein is None  # inputs do not leave a site
     assert carrier.count < 35  # all trainings share their messages; 25 rounds alone take a dozen, between decisions
     (page,) = (tmp_path / "kit-birch" / "comparisons").glob("*/site.md")
     assert "birch" in page.read_text()

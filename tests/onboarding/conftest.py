@@ -8,12 +8,6 @@ from new_client import FEDERATION
 import manyheads as mh
 
 
-@pytest.fixture(autouse=True)
-def small_trees(monkeypatch):
-    """Boosted trees of fewer iterations: they are fitted many times."""
-    monkeypatch.setattr("manyheads.baselines.trees.TREES", 30)
-
-
 @pytest.fixture(scope="session")
 def fedrep():
     return mh.simulate(mh.FedRep(sgd=mh.SGD(lr=0.05)), "mlp", FEDERATION, rounds=8)

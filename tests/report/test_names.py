@@ -30,7 +30,7 @@ def lab(rgb):
 
 
 def test_every_method_has_a_look_of_its_own_for_all_kinds_of_colour_vision():
-    methods = [name for name, kind in ALGORITHMS.items() if is_ours(kind)]  # other tests register their own
+    methods = [name for name, kind in ALGORITHMS.items() if is_ours(kind)]
     methods += ["mine", "yours"]
     names = [*methods, *(f"{n}+ft" for n in methods)]
     found = looks(names)

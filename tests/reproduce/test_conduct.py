@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -70,14 +70,13 @@ class Growth(Experiment):
 
 
 @pytest.fixture
-def places(tmp_path, monkeypatch) -> Iterator[dict[str, Path]]:
+def places(tmp_path, monkeypatch) -> dict[str, Path]:
     MEASURED.clear()
     FAILS.clear()
     DIVERGES.clear()
     monkeypatch.chdir(tmp_path)
     EXPERIMENTS.register(Growth)
-    yield {"out": tmp_path / "results", "work": tmp_path / "work"}
-    EXPERIMENTS._known.pop(Growth.name)
+    return {"out": tmp_path / "results", "work": tmp_path / "work"}
 
 
 def done(places: dict[str, Path], experiment: Experiment | None = None, **options: Any) -> Result:
@@ -163,6 +162,26 @@ def test_a_damaged_result_is_a_clear_error(places):
         done(places)
 
 
+def test_facts_of_an_earlier_form_are_a_clear_error_before_any_work(places, monkeypatch, capsys):
+    done(places, parts=["steep"])
+    file = places["out"] / "toy2000" / "figure1" / "quick" / "result.json"
+    before = file.read_text()
+    MEASURED.clear()
+    for reads in ("table", "figure"):
+
+        def later(self, found):
+            return [facts["steps"] for runs in found.values() for facts in runs.values()]
+
+        with monkeypatch.context() as changed:
+            changed.setattr(Growth, reads, later)
+            assert call("reproduce", "toy2000.figure1", "--workers", 1) == 2
+        assert "its facts were others: 'steps' is not among them; measure it anew: --again" in capsys.readouterr().err
+    assert not MEASURED
+    assert file.read_text() == before
+    done(places, again=True)
+    assert len(MEASURED) == 4
+
+
 def test_missing_data_is_said_before_any_work(places, monkeypatch):
     monkeypatch.setattr(Growth, "needs", lambda self: [{"name": "cifar10"}])
     monkeypatch.setenv("MANYHEADS_DATA", str(places["out"]))
@@ -180,25 +199,22 @@ def test_all_missing_data_of_all_experiments_is_one_error_before_any_work(places
             return [{"name": "mnist"}, {"name": "mnist", "digits": "0-4"}, {"name": "digits"}]
 
     EXPERIMENTS.register(Other)
-    try:
-        monkeypatch.setattr(Growth, "needs", lambda self: [{"name": "cifar10"}])
-        monkeypatch.setenv("MANYHEADS_DATA", str(places["out"]))
-        assert call("reproduce", "toy2000", "--workers", 1) == 2
-        shown = capsys.readouterr().err
-        assert "2 data sets that are needed cannot be read" in shown
-        for words in ("cifar10 is not there; put", "mnist is not there; put train-images-idx3-ubyte.gz"):
-            assert words in shown
-        assert shown.count("is not there") == 2
-        assert not MEASURED
-        monkeypatch.setattr(Growth, "needs", lambda self: [])
-        done(places)
-        monkeypatch.setattr(Growth, "needs", lambda self: [{"name": "cifar10"}])
-        call("reproduce", "toy2000")  # nothing is left to measure of the first
-        shown = capsys.readouterr().err
-        assert "mnist is not there" in shown
-        assert "cifar10" not in shown
-    finally:
-        EXPERIMENTS._known.pop(Other.name)
+    monkeypatch.setattr(Growth, "needs", lambda self: [{"name": "cifar10"}])
+    monkeypatch.setenv("MANYHEADS_DATA", str(places["out"]))
+    assert call("reproduce", "toy2000", "--workers", 1) == 2
+    shown = capsys.readouterr().err
+    assert "2 data sets that are needed cannot be read" in shown
+    for words in ("cifar10 is not there; put", "mnist is not there; put train-images-idx3-ubyte.gz"):
+        assert words in shown
+    assert shown.count("is not there") == 2
+    assert not MEASURED
+    monkeypatch.setattr(Growth, "needs", lambda self: [])
+    done(places)
+    monkeypatch.setattr(Growth, "needs", lambda self: [{"name": "cifar10"}])
+    call("reproduce", "toy2000")  # nothing is left to measure of the first
+    shown = capsys.readouterr().err
+    assert "mnist is not there" in shown
+    assert "cifar10" not in shown
 
 
 def test_the_command(places, capsys):

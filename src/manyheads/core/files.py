@@ -22,6 +22,7 @@ __all__ = [
     "kind_of",
     "locked",
     "replacing",
+    "require_free",
     "reserved",
     "sha256",
     "sweep",
@@ -71,12 +72,15 @@ def content(path: Path) -> bytes:
 def fresh_folder(path: Path) -> None:
     """Make a folder; an error if it exists and is not empty."""
     with writing(path):
-        kind = kind_of(path)
-        if kind and (kind != "folder" or any(path.iterdir())):
-            raise UserError(
-                f"{path} exists already", where="out", fix="go on with it by --resume, or choose another --out"
-            )
+        require_free(path)
         path.mkdir(parents=True, exist_ok=True)
+
+
+def require_free(path: Path) -> None:
+    """An error if there is anything at a path but an empty folder."""
+    kind = kind_of(path)
+    if kind and (kind != "folder" or any(path.iterdir())):
+        raise UserError(f"{path} exists already", where="out", fix="go on with it by --resume, or choose another --out")
 
 
 @contextmanager

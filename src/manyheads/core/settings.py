@@ -22,7 +22,7 @@ from pydantic.fields import FieldInfo
 
 from manyheads.core.errors import UserError, one_of
 
-__all__ = ["Setting", "as_dict", "build", "changed", "settings", "walk"]
+__all__ = ["Setting", "as_dict", "build", "changed", "other_than", "settings", "walk"]
 
 T = TypeVar("T")
 _CONFIG = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -71,6 +71,24 @@ def changed(value: T, values: Mapping[str, Any]) -> T:
         first, _, rest = path.partition(".")
         value = dataclasses.replace(value, **{first: changed(getattr(value, first), {rest: new}) if rest else new})  # type: ignore[type-var]
     return value
+
+
+def other_than(usual: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a table that differ from the usual ones; of nested settings, these.
+
+    A nested table with other keys is one of another kind, and whole.
+
+    >>> other_than({"lr": 0.1, "evaluate": {"every": 1, "who": "all"}}, {"lr": 0.1, "evaluate": {"every": 5, "who": "all"}})
+    {'evaluate': {'every': 5}}
+    """
+    found = {}
+    for key, value in table.items():
+        before = usual.get(key)
+        if isinstance(value, dict) and isinstance(before, dict) and value.keys() == before.keys():
+            value = other_than(before, value)
+        if value not in (before, {}):
+            found[key] = value
+    return found
 
 
 class Setting(NamedTuple):

@@ -13,6 +13,7 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -128,7 +129,7 @@ def _connect(address: str, environment: Mapping[str, str], options: Mapping[str,
         stack.enter_context(_no_news(ray._private.worker))
         stack.callback(ray.shutdown)
         try:
-            with _handlers_kept(), _silent():
+            with _handlers_kept(), _apart(ray._private.services), _silent():
                 ray.init(address, log_to_driver=False, configure_logging=False, **options)
         except Exception as error:
             raise _explained(address, error) from error
@@ -144,6 +145,17 @@ def _handlers_kept() -> Iterator[None]:
     finally:
         for stop, handler in before.items():
             signal.signal(stop, handler)
+
+
+@contextmanager
+def _apart(services: Any) -> Iterator[None]:
+    """Put what Ray starts into process groups of its own: a signal to the command's group, as from a terminal or
+    ``timeout``, must not reach Ray's processes, since Ray ends a driver that has lost them before it can clear up."""
+    before, services.ConsolePopen = services.ConsolePopen, partial(services.ConsolePopen, process_group=0)
+    try:
+        yield
+    finally:
+        services.ConsolePopen = before
 
 
 @contextmanager

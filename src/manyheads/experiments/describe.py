@@ -113,8 +113,8 @@ class FederationFacts(ClientFacts):
     new: ClientFacts | None = None
 
 
-def federation_facts(federation: Federation, seed: int) -> FederationFacts:
-    """Return sizes, labels and distances of all clients."""
+def federation_facts(federation: Federation, seed: int, *, blank: bool = False) -> FederationFacts:
+    """Return sizes, labels and distances of all clients; no more than sizes and labels of samples that are ``blank``."""
     return FederationFacts(
         data=federation.name,
         task=federation.task,
@@ -123,19 +123,19 @@ def federation_facts(federation: Federation, seed: int) -> FederationFacts:
         sample_shape=tuple(federation.sample_shape),
         warnings=tuple(federation.warnings),
         samples=Samples(len(federation.train.y), len(federation.test.y)),
-        new=ClientFacts(**_differences(federation.new, federation, seed)) if federation.new else None,
-        **_differences(federation, federation, seed),
+        new=ClientFacts(**_differences(federation.new, federation, seed, blank)) if federation.new else None,
+        **_differences(federation, federation, seed, blank),
     )
 
 
-def _differences(federation: Federation, all_: Federation, seed: int) -> dict[str, Any]:
+def _differences(federation: Federation, all_: Federation, seed: int, blank: bool) -> dict[str, Any]:
     """Return the fields of :class:`ClientFacts`: sizes, labels and distances from the training clients ``all_``."""
     clients = range(len(federation))
     facts: dict[str, Any] = {
         "clients": len(federation),
         "names": tuple(federation.client_name(i) for i in clients),
         "sizes": Sizes(_range(federation.train.sizes), _range(federation.test.sizes)),
-        "input_wasserstein": _input_distances(federation, all_, seed),
+        "input_wasserstein": None if blank else _input_distances(federation, all_, seed),
     }
     targets = [federation.train.client(i)[1] for i in clients]
     if task_named(federation.task).classes:
@@ -144,6 +144,8 @@ def _differences(federation: Federation, all_: Federation, seed: int) -> dict[st
         mixture = np.bincount(all_.train.y, minlength=classes)
         distances = [total_variation(c / c.sum(), mixture / mixture.sum()) for c in counts]
         return facts | {"labels": tuple(map(tuple, counts.tolist())), "total_variation": _summary(distances)}
+    if blank:
+        return facts
     if federation.task == "survival":
         followed = (Followed(len(y), int(y[:, 1].sum()), float(np.median(y[:, 0]))) for y in targets)
         return facts | {"followed": tuple(followed)}

@@ -217,9 +217,8 @@ class _Sites:
         return Details()
 
     def facts(self) -> FederationFacts:
-        known = federation_facts(self.plan.federation, self.plan.training.seed)
+        known = federation_facts(self.plan.federation, self.plan.training.seed, blank=True)
         counted = all(part[0].get("labels") and None not in part[0]["labels"] for part in self.kept.parts)
-        known = replace(known, input_wasserstein=None, target_wasserstein=None, targets=None, followed=None)
         return known if counted else replace(known, labels=None, total_variation=None)
 
     def end(self, result: ComparisonResult) -> None:

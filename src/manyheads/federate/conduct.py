@@ -13,6 +13,7 @@ import numpy as np
 
 from manyheads.core.contract import ALGORITHMS
 from manyheads.core.errors import Diverged, UserError, first_line
+from manyheads.core.files import require_free
 from manyheads.core.sealed import read_json, write_json
 from manyheads.core.settings import as_dict, build, settings
 from manyheads.core.tasks import task_named
@@ -205,6 +206,8 @@ def beginning(
         link = link_of(kept.run)
         link.gather()
     else:
+        if not resume:
+            require_free(out)  # before any site is asked
         link = link_of(new_run())
         kept = begin(link, division_of)
     return replace(link, study=replace(link.study, sites=kept.sites)), kept

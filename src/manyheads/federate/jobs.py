@@ -127,7 +127,7 @@ def conducted(job: Job, carrier_of: Callable[[Mapping[str, int]], Carrier]) -> N
 def _wait_for(out: Path, say: Callable[[str], None]) -> None:
     """Wait until a job that ended by force has left its folder."""
     until, said = time.monotonic() + LEAVING, False
-    while out.is_dir():
+    while (out / ".lock").exists():
         try:
             locked(out).close()
             return

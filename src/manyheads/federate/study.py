@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from pydantic import Field
 from manyheads.core.errors import UserError
 from manyheads.core.files import write_text
 from manyheads.core.sealed import fingerprint_of
-from manyheads.core.settings import as_dict, build, settings
+from manyheads.core.settings import as_dict, build, other_than, settings
 from manyheads.data.sites.source import Sites
 from manyheads.experiments.plan import Comparison
 from manyheads.federate.rules import Rules
@@ -128,9 +127,7 @@ class StudyFolder:
 
     def write(self, study: Study) -> None:
         """Write ``study.toml``, with only the settings that differ from the defaults, and the usual ones to edit."""
-        usual = as_dict(Study(name=study.name, sites=study.sites))
-        own = as_dict(study)
-        table = {f.name: _changed(own[f.name], usual[f.name]) for f in fields(Study) if f.name in own}
+        usual, own = as_dict(Study(name=study.name, sites=study.sites)), as_dict(study)
         shown: Table = {
             "name": study.name,
             "sites": list(study.sites),
@@ -142,13 +139,6 @@ class StudyFolder:
             "compare": {"methods": list(study.compare.methods), "seeds": study.compare.seeds},
             "rules": {k: getattr(study.rules, k) for k in ("min_sites", "wait", "deadline")},
         }
-        for name, value in table.items():
-            if isinstance(value, dict) and isinstance(shown.get(name), dict):
-                shown[name] = value | shown[name]
+        for name in ("training", "compare", "rules"):
+            shown[name] = other_than(usual[name], own[name]) | shown[name]
         write_text(self.file, tomli_w.dumps(shown))
-
-
-def _changed(value: Any, usual: Any) -> Any:
-    if not (isinstance(value, dict) and isinstance(usual, dict)):
-        return value
-    return {k: _changed(v, usual.get(k)) for k, v in value.items() if v != usual.get(k)}

@@ -50,15 +50,18 @@ def split(
     return np.setdiff1d(np.arange(rows), held_out), held_out
 
 
-def doubts(y: np.ndarray, encoding: Encoding, seen: np.ndarray | None, held_out: int) -> list[str]:
+def doubts(run: Run, y: np.ndarray, encoding: Encoding, seen: np.ndarray | None, held_out: int) -> list[str]:
     """Why the numbers measured on the held-out samples may mislead."""
     found = []
     if task_named(encoding.task).classes and len(np.unique(y)) == 1:
         found.append(f"all samples have the label {encoding.labels[int(y[0])]!r}: the accuracy tells nothing")
     if seen is None:
-        found.append(
-            "the run does not tell what it was trained on: if these samples are among that, the numbers are too good"
+        why = (
+            "the samples that the run was trained on are known to its sites alone"
+            if run.at_sites
+            else "the run does not tell what it was trained on"
         )
+        found.append(f"{why}: if these samples are among them, the numbers are too good")
     elif seen.any():
         found.append(
             f"the run was trained on {seen.sum()} of these {len(seen)} samples: only others are held out ({held_out})"

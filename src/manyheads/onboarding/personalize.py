@@ -102,7 +102,7 @@ def personalize(
         "curve": [*points, last],
         "seed": seed,
         "seen": None if seen is None else int(seen.sum()),
-        "warnings": [*site.warnings, *doubts(site.y, encoding, seen, len(test))],
+        "warnings": [*site.warnings, *doubts(run, site.y, encoding, seen, len(test))],
     }
     return Personal(run, of_one(params, run.model.params.all), own, own.inputs(site.samples)[test], facts)
 

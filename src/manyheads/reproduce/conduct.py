@@ -62,6 +62,8 @@ def reproduce(
     settings say. Folders of runs, and the facts of parts, are kept in ``work``.
     """
     plan = _plan(experiment, scale, out, parts, again)
+    if plan.done:
+        _judged(experiment, scale, plan.done.values())  # an error, if it is one, before any work
     look_for_data([experiment] if plan.todo else [])
     (work / experiment.name).mkdir(parents=True, exist_ok=True)
     whole, own = (engine, engine.of_a_task()) if len(plan.todo) > 1 else (Engine(), engine)
@@ -72,10 +74,10 @@ def reproduce(
             done[record.part, record.seed] = record
     finally:
         if done:
-            result = Result.of(experiment, scale, [done[each] for each in plan.keys if each in done])
+            result, chart = _judged(experiment, scale, [done[each] for each in plan.keys if each in done])
             folder = folder_of(out, experiment.name, scale)
             result.write(folder)
-            _draw(experiment, result, folder)
+            _draw(result, chart, folder)
     return result
 
 
@@ -190,10 +192,22 @@ def _core_seconds() -> float:
     return times.user + times.system + times.children_user + times.children_system
 
 
-def _draw(experiment: Experiment, result: Result, folder: Path) -> None:
+def _judged(experiment: Experiment, scale: Scale, records: Iterable[Record]) -> tuple[Result, Any]:
+    """The result of records, and its picture. A key is of the settings alone: facts may be of an earlier form."""
+    try:
+        result = Result.of(experiment, scale, records)
+        return result, experiment.figure(measured(result.records))
+    except KeyError as error:
+        raise UserError(
+            f"{experiment.name} was measured when its facts were others: {error} is not among them",
+            fix="measure it anew: --again",
+        ) from error
+
+
+def _draw(result: Result, picture: Any, folder: Path) -> None:
     lines = [f"{result.experiment} · scale: {result.scale} · {result.repetitions} · {result.verdict}"]
     lines += [f"not the paper's scale: {result.smaller}"] if result.smaller else []
-    chart = titled(experiment.figure(measured(result.records)), result.title, lines)
+    chart = titled(picture, result.title, lines)
     for name in PICTURES:
         with replacing(folder / name) as temporary:
             chart.save(str(temporary), format=name.rpartition(".")[2], **({"ppi": 110} if "png" in name else {}))

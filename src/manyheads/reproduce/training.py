@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from manyheads.core.round_end import RoundEnd
 from manyheads.core.sealed import fingerprint_of
-from manyheads.core.settings import as_dict
+from manyheads.core.settings import as_dict, other_than
 from manyheads.data import Federation
 from manyheads.reproduce.experiment import Facts, Place
 from manyheads.run import Run
@@ -24,19 +24,8 @@ def recipe_of(config: Config) -> Facts:
 
     So a setting that a later version adds does not make a recipe another one.
     """
-    table = _changed(as_dict(config), as_dict(Config()))
+    table = other_than(as_dict(Config()), as_dict(config))
     return {k: v for k, v in table.items() if k not in ("engine", "checkpoint_seconds")}
-
-
-def _changed(table: Facts, usual: Facts) -> Facts:
-    found = {}
-    for key, value in table.items():
-        before = usual.get(key)
-        if isinstance(value, dict) and isinstance(before, dict) and value.keys() == before.keys():
-            value = _changed(value, before)
-        if value not in (before, {}):
-            found[key] = value
-    return found
 
 
 def trained(config: Config, place: Place) -> tuple[Run, Federation]:

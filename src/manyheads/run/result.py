@@ -95,6 +95,11 @@ class Run:
         self._store.update_hash(digest)
         return digest.hexdigest()
 
+    @property
+    def at_sites(self) -> bool:
+        """Whether it is a run of real sites, which keep their samples and their personal models."""
+        return self._store.layout.template.keys() == AT_SITES.keys()
+
     def client_model(self, client: int, model: ModelKind | None = None) -> Tree:
         """A client's parameters; without ``model``, the kind that the run's protocol evaluates (before fine-tuning)."""
         if not 0 <= client < len(self._store.slot):
@@ -103,7 +108,7 @@ class Run:
             self._store.read([client]).map(lambda v: v[0]),
             model or self.training.evaluate.kind(self.algorithm),
         )
-        if kind != "global" and state.keys() == AT_SITES.keys():
+        if kind != "global" and self.at_sites:
             raise UserError(
                 f"the personal models of {self.directory.path} are at its sites",
                 fix="each site finds its own in the folder models of its kit",
