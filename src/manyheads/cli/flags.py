@@ -34,15 +34,11 @@ class Flag(NamedTuple):
 
 
 def flags_of(
-    cls: type,
-    panel: str,
-    prefix: tuple[str, ...] = (),
-    names: Mapping[tuple[str, ...], str] | None = None,
-    defaults: object = None,
+    cls: type, panel: str, prefix: tuple[str, ...] = (), names: Mapping[tuple[str, ...], str] | None = None
 ) -> list[Flag]:
     """Return a flag for every leaf of a settings class: ``--prefix.field-name``, or its spelling in ``names``."""
     flags = []
-    for setting in walk(cls, defaults=defaults):
+    for setting in walk(cls):
         path = prefix + setting.path
         option = (names or {}).get(path) or "--" + ".".join(path).replace("_", "-")
         flags.append(Flag(path, option, _help(setting), setting.type, panel))

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -132,18 +132,21 @@ class Workbench:
 @contextmanager
 def at_work(bench: Workbench, engine: Engine) -> Iterator[Executor[Workbench]]:
     """An executor whose processes each hold a copy of the workbench."""
-    most, on_ray = len(bench.federation), engine.executor == "ray"
-    with ExitStack() as stack:
-        source: Federation | str = bench.federation
-        several = min(engine.resolved_workers(), most) > 1
-        if several and not on_ray and engine.resolved_start_method() != "fork":  # files, which workers map into memory
-            source = stack.enter_context(tempfile.TemporaryDirectory(prefix="manyheads-"))
-            bench.federation.save(source)
-        task = TASKS.find(bench.federation.task)
-        device = "auto" if on_ray else str(bench.device)  # an actor uses the GPU that Ray gives it
-        settings = (bench.mode, device, bench.keep, bench.class_weights)
-        arguments = (bench.algorithm, bench.model, task, source, *settings)
-        yield stack.enter_context(working(engine, most, bench, _workbench, arguments))
+    on_ray = engine.executor == "ray"
+    task = TASKS.find(bench.federation.task)
+    device = "auto" if on_ray else str(bench.device)  # an actor uses the GPU that Ray gives it
+    settings = (bench.mode, device, bench.keep, bench.class_weights)
+    with ExitStack() as files:
+
+        def arguments() -> tuple[Any, ...]:
+            source: Federation | str = bench.federation
+            if not on_ray and engine.resolved_start_method() != "fork":  # files, which workers map into memory
+                source = files.enter_context(tempfile.TemporaryDirectory(prefix="manyheads-"))
+                bench.federation.save(source)
+            return bench.algorithm, bench.model, task, source, *settings
+
+        with working(engine, len(bench.federation), bench, _workbench, arguments) as executor:
+            yield executor
 
 
 def _workbench(

@@ -134,7 +134,7 @@ def _records(
         words = [_doing(place / f"{t.file}.doing") for t in tasks]
         follow(finished, len(tasks), "; ".join(filter(None, words)))
 
-    held = experiment, _itself, (experiment,)
+    held = experiment, _itself, lambda: (experiment,)
     with working(engine, len(tasks), *held, shared=work) as executor, watching(look):
         for record in executor.map(_measure, (work, again), tasks):
             finished += 1
