@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import Pool, current_process, get_context
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from manyheads.core.errors import UserError
 from manyheads.engines.engine import Engine
+from manyheads.engines.executor import working
 from manyheads.engines.starting import hindrance
 
 SRC = Path(__file__).parents[2] / "src"
@@ -21,8 +23,10 @@ WORK = """
 import manyheads as mh
 import numpy as np
 from manyheads.models import MLP
+from manyheads.engines import executor
 from torch import nn
 
+executor.SPAWNED = 0.0  # seconds of patience: processes even for little work
 print("read by", "the script" if __name__ == "__main__" else "a worker")
 
 
@@ -82,6 +86,12 @@ def test_a_script_without_one_is_told_so_once_and_trained_by_one_process(tmp_pat
     assert done.stdout.splitlines() == ["read by the script", alone]
     assert done.stderr.count("worker processes import this script, and would run it again") == 1
     assert 'put what it does under `if __name__ == "__main__":`, or use one worker' in done.stderr
+
+
+def test_a_short_script_needs_no_guard(tmp_path, alone):
+    (tmp_path / "script.py").write_text(WORK.replace("SPAWNED = 0.0", "SPAWNED = 60.0") + "train()\n")
+    done = ran(tmp_path, "script.py")
+    assert (done.stdout.splitlines(), done.stderr) == (["read by the script", alone], "")
 
 
 def test_workers_that_were_asked_for_without_a_guard_are_one_clear_line(tmp_path):
@@ -174,3 +184,33 @@ def test_what_cannot_be_pickled_cannot_be_sent():
     assert isinstance(found, UserError)
     assert str(found).startswith("engine.workers: the metrics cannot be sent to worker processes: Can't pickle")
     assert hindrance("fork", "metrics", {"a": 1}) is None
+
+
+class Bench:
+    """What executors hold in these tests."""
+
+
+def where(bench: Bench, common: float, task: int) -> int:
+    time.sleep(common)
+    return os.getpid()
+
+
+def pids(engine: Engine, seconds: float, times: int = 1) -> list[list[int]]:
+    with working(engine, 2, Bench(), Bench, lambda: (), short=True) as executor:
+        return [list(executor.map(where, seconds, range(4))) for _ in range(times)]
+
+
+def test_a_short_run_ends_before_a_process_is_started():
+    assert pids(Engine(device="cpu"), 0.0, times=3) == [[os.getpid()] * 4] * 3
+
+
+def test_a_longer_one_is_left_to_processes_where_it_stands():
+    assert len(os.sched_getaffinity(0)) > 1
+    first, second = pids(Engine(device="cpu"), 0.06, times=2)
+    assert first[:2] == [os.getpid()] * 2  # 0.1 s of patience
+    assert os.getpid() not in first[2:] + second
+
+
+def test_processes_that_were_asked_for_are_started_at_once():
+    (found,) = pids(Engine(device="cpu", workers=2), 0.0)
+    assert os.getpid() not in found

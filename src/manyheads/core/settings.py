@@ -25,7 +25,7 @@ from manyheads.core.errors import UserError, one_of
 __all__ = ["Setting", "as_dict", "build", "changed", "settings", "walk"]
 
 T = TypeVar("T")
-_CONFIG = ConfigDict(extra="forbid", allow_inf_nan=False)
+_CONFIG = ConfigDict(extra="forbid", allow_inf_nan=False, defer_build=True)  # most classes are never used in a process
 
 
 @dataclass_transform(frozen_default=True)
@@ -79,7 +79,13 @@ class Setting(NamedTuple):
     path: tuple[str, ...]
     type: Any
     default: Any
-    doc: str
+    owner: Any
+    """the class whose field it is"""
+
+    @property
+    def doc(self) -> str:
+        """The field's documentation: slow, as it is read from the source."""
+        return _doc(self.owner, self.path[-1])
 
 
 def walk(cls: type, path: tuple[str, ...] = (), defaults: object = None) -> Iterable[Setting]:
@@ -96,7 +102,7 @@ def walk(cls: type, path: tuple[str, ...] = (), defaults: object = None) -> Iter
         if isinstance(inside, type) and dataclasses.is_dataclass(inside):
             yield from walk(inside, (*path, name), default)
         else:
-            yield Setting((*path, name), info.annotation, default, _doc(cls, name))
+            yield Setting((*path, name), info.annotation, default, cls)
 
 
 def _nested(annotation: Any) -> Any:

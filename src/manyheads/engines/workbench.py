@@ -24,7 +24,7 @@ from manyheads.engines.client_data import ClientData
 from manyheads.engines.cohort import LocalCohort, fine_tuned
 from manyheads.engines.engine import Engine
 from manyheads.engines.evaluation import predict
-from manyheads.engines.executor import Executor, working
+from manyheads.engines.executor import Executor, one_thread, working
 from manyheads.engines.ways import Mode
 from manyheads.metrics import Predictions
 from manyheads.models import Model, TriedModel
@@ -145,7 +145,7 @@ def at_work(bench: Workbench, engine: Engine) -> Iterator[Executor[Workbench]]:
                 bench.federation.save(source)
             return bench.algorithm, bench.model, task, source, *settings
 
-        with working(engine, len(bench.federation), bench, _workbench, arguments) as executor:
+        with working(engine, len(bench.federation), bench, _workbench, arguments, short=True) as executor:
             yield executor
 
 
@@ -170,9 +170,9 @@ def tried_on(model: Model, federation: Federation) -> TriedModel:
     rows = np.unique(np.linspace(0, len(train.y) - 1, 4).astype(int))
     few = Samples(train.x[rows], train.y[rows], np.array([0, len(rows)]))
     like = next(iter(model.params.all.values()))
-    return model.tried(
-        ClientData.of(few, federation.task, like, federation.scaling).x, federation.task, federation.outputs
-    )
+    x = ClientData.of(few, federation.task, like, federation.scaling).x
+    with one_thread():
+        return model.tried(x, federation.task, federation.outputs)
 
 
 def of_one(params: Tree, template: Tree) -> Tree:
