@@ -25,7 +25,7 @@ from manyheads.core.errors import UserError, one_of
 __all__ = ["Setting", "as_dict", "build", "changed", "settings", "walk"]
 
 T = TypeVar("T")
-_CONFIG = ConfigDict(extra="forbid", allow_inf_nan=False, defer_build=True)  # most classes are never used in a process
+_CONFIG = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
 @dataclass_transform(frozen_default=True)
