@@ -64,7 +64,7 @@ def reproduce(
     plan = _plan(experiment, scale, out, parts, again)
     look_for_data([experiment] if plan.todo else [])
     (work / experiment.name).mkdir(parents=True, exist_ok=True)
-    whole, own = (engine, engine.of_a_task()) if len(plan.todo) > 1 else (Engine(), engine)
+    whole, own = (engine, engine.of_a_task()) if len(plan.todo) > 1 else (Engine(workers=1), engine)
     tasks = [_Task(part, seed, plan.keys[part, seed], own) for part, seed in plan.todo]
     done = dict(plan.done)
     try:
