@@ -64,6 +64,7 @@ fuzz: $(DEV)
 
 bench: $(DEV)
 	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/defaults.py
 	$(BIN)/python benchmarks/profiles.py
 	$(BIN)/python benchmarks/population.py
 	$(BIN)/python benchmarks/scaling.py

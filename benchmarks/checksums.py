@@ -102,7 +102,7 @@ def cases() -> Iterator[tuple[str, Callable[[], str]]]:
             "mlp",
             digits.with_validation(0.2, seed=0),
             evaluate=mh.Evaluate(
-                model="local", who="sampled", weight="sample", split="validation", report="mean_last_10"
+                model="local", who="sampled", weight="sample", split="validation", report="mean_last_10", every=1
             ),
         ),
     )
@@ -120,7 +120,8 @@ def _run(
     algorithm: Any, model: Any, federation: Federation, *, mode: str = "auto", workers: int = 1, **more: Any
 ) -> Any:
     def run() -> str:
-        settings = {"finetune": mh.FineTune(scope="all", epochs=1), "participation": 0.5, **more}
+        usual = {"finetune": mh.FineTune(scope="all", epochs=1), "participation": 0.5, "evaluate": mh.Evaluate(every=1)}
+        settings = usual | more
         engine = mh.Engine(mode=mode, workers=workers)
         done = mh.simulate(algorithm, model, federation, rounds=4, engine=engine, **settings)
         return _hash([done.checksum, [_kept(record) for record in done.history]])

@@ -1,6 +1,6 @@
 """One engine on one workload, in a process of its own: a timing for every line on its standard input.
 
-``python benchmarks/child.py ENGINE WORKLOAD``; the answer to a line is the seconds of one round (or one evaluation), and
+``python benchmarks/child.py ENGINE WORKLOAD``, where ENGINE is plain, ours (both also as plain-1, ours-1), api, peak or memory; the answer to a line is the seconds of one round (or one evaluation), and
 the seconds of processor time that this process spent on it.
 """
 
@@ -14,7 +14,10 @@ import torch
 from plain import Plain
 from workloads import WORKLOADS, Workload
 
+from manyheads import simulate
 from manyheads.core.round_end import RoundEnd
+
+API_ROUNDS = 5
 
 
 def main(engine: str, name: str) -> None:
@@ -25,7 +28,8 @@ def main(engine: str, name: str) -> None:
         return
     if count:
         torch.set_num_threads(int(count))
-    rounds = {"peak": time_peak, "memory": lambda: time_memory(workload)}.get(kind, lambda: time_plain(workload))()
+    kinds = {"peak": time_peak, "memory": lambda: time_memory(workload), "api": lambda: time_api(workload)}
+    rounds = kinds.get(kind, lambda: time_plain(workload))()
     spent = time.process_time()
     for _, seconds in zip(sys.stdin, rounds, strict=False):
         print(seconds, (time.process_time() - spent) / workload.rounds, flush=True)
@@ -64,6 +68,15 @@ def time_ours(workload: Workload, workers: int) -> None:
         left = time.perf_counter()
 
     workload.run(workers, on_round)
+
+
+def time_api(workload: Workload) -> Iterator[float]:
+    """A round of a short run as a user starts it, with nothing said about speed: processes, files and evaluations included."""
+    model, federation = workload.model(), workload.federation()
+    while True:
+        start = time.perf_counter()
+        simulate(workload.algorithm, model, federation, rounds=API_ROUNDS * workload.rounds)
+        yield (time.perf_counter() - start) / (API_ROUNDS * workload.rounds)
 
 
 def time_peak(size: int = 2048) -> Iterator[float]:

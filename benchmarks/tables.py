@@ -53,6 +53,37 @@ def speed(result: dict[str, Any]) -> str:
     )  # fmt: skip
 
 
+def defaults(result: dict[str, Any]) -> str:
+    rows = [
+        [
+            row["words"],
+            *(f"{statistics.median(row['seconds'][engine]):.3g}" for engine in ("plain", "plain-1", "api")),
+            f"**{spread(ratios(row, 'api'))}**",
+            f"{row['load']:.1f}",
+        ]
+        for row in result["rows"]
+    ]
+    head = ["a round of a short run of", "plain, s", "plain, 1 thread, s", "`mh.simulate`, s", "times as fast", "load"]
+    return table(head, rows)
+
+
+def shares(result: dict[str, Any]) -> str:
+    rows = [
+        [
+            words,
+            f"{len(row['evaluated'])} of {row['rounds']}",
+            f"{row['training']:.1f}",
+            f"{row['evaluation']:.1f}",
+            f"**{100 * row['evaluation'] / row['whole']:.0f} %**",
+            f"{100 / row['part']:.0f} %",
+            f"{row['load']:.1f}",
+        ]
+        for words, row in result["shares"].items()
+    ]
+    head = ["evaluated", "rounds", "training, s", "evaluation, s", "share", "of the samples of CIFAR-10", "load"]
+    return table(head, rows)
+
+
 def peers(result: dict[str, Any]) -> str:
     rows = [
         [row["words"], peer, f"{statistics.median(row['seconds'][peer]):.3g}", spread(against(row, peer))]
@@ -166,6 +197,8 @@ def main() -> None:
     page = PAGE.read_text(encoding="utf-8")
     tables = {
         "speed": ("speed", speed),
+        "defaults": ("defaults", defaults),
+        "shares": ("defaults", shares),
         "peers": ("speed", peers),
         "profiles": ("profiles", profiles),
         "scaling": ("scaling", scaling),

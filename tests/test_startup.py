@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.cli.app import ABOUT
+from manyheads.cli.app import ABOUT, app_for
 
 HEAVY = {
     "PIL",
@@ -63,3 +63,19 @@ def test_the_first_line_of_every_help_is_what_the_list_of_commands_says():
         assert (folder / f"{name}.py").exists()
         if not hasattr(module, f"{name}_app"):
             assert " ".join(getattr(module, name).__doc__.split("\n\n")[0].split()) == about
+
+
+def test_a_run_on_digits_needs_none_of_them(tmp_path):
+    words = ["manyheads", "run", "--data", "digits", "--rounds", "1", "--json", "--out", str(tmp_path / "run")]
+    found = imported(HELP.replace("['manyheads', *{}, '--help']", repr(words)))
+    assert (tmp_path / "run" / "history.jsonl").exists()
+    assert not found & HEAVY
+
+
+def test_options_are_described_only_if_help_is_asked_for(monkeypatch):
+    asked = []
+    monkeypatch.setattr("manyheads.cli.flags._help", lambda setting: asked.append(setting.path) or "")
+    app_for(["run", "--data", "digits"])
+    assert not asked
+    app_for(["run", "--data", "digits", "--help"])
+    assert ("rounds",) in asked

@@ -87,6 +87,16 @@ def test_results_come_in_the_order_of_the_tasks(workers):
     assert list(workers.map(add, None, tasks)) == [10 + i for i in range(20)]
 
 
+def test_no_more_processes_are_started_than_there_are_tasks():
+    workers = Workers(3, multiprocessing.get_context("fork"), Bench, (10,))
+    counts = [len(workers._processes)]
+    for tasks in ([1], [1, 2], [1], range(20)):
+        assert list(workers.map(add, None, tasks)) == [10 + task for task in tasks]
+        counts.append(len(workers._processes))
+    workers.close()
+    assert counts == [0, 1, 2, 2, 3]
+
+
 def test_what_all_tasks_have_in_common_is_packed_once_and_held_by_each_worker(workers):
     for number in (100, 200):
         before = Told.sent
@@ -148,12 +158,12 @@ def test_ended_while_a_large_result_is_on_its_way():
 
 INTERRUPTED = """
 import multiprocessing, os, signal
-from test_workers import Bench, Workers
+from test_workers import Bench, Workers, add
 
 todo = [lambda: os.kill(os.getpid(), signal.SIGINT)]
 os.register_at_fork(after_in_parent=lambda: todo and todo.pop()())
 try:
-    Workers(3, multiprocessing.get_context("fork"), Bench, (0,))
+    Workers(3, multiprocessing.get_context("fork"), Bench, (0,)).map(add, None, [1, 2, 3])
     print("went on")
 except KeyboardInterrupt:
     print("stopped,", len(multiprocessing.active_children()), "left")
@@ -169,6 +179,8 @@ def test_an_interrupt_while_they_are_started_stops_and_leaves_none():
 
 def test_workers_leave_stops_to_their_parent(workers):
     """Ctrl-C, a hangup of the terminal and a polite kill may reach all processes of a group."""
+    list(workers.map(add, None, [1, 2]))
+    assert len(workers._processes) == 2
     for process in workers._processes:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             os.kill(process.pid, number)
@@ -204,7 +216,7 @@ def test_too_few_file_handles_are_one_clear_line_and_leave_no_process():
         with pytest.raises(
             UserError, match="cannot start 60 worker processes: Too many open files; use fewer --workers"
         ):
-            Workers(60, multiprocessing.get_context("fork"), Bench, (0,))
+            Workers(60, multiprocessing.get_context("fork"), Bench, (0,)).map(add, None, range(60))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (before, hard))
     assert multiprocessing.active_children() == []

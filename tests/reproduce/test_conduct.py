@@ -245,3 +245,12 @@ def test_a_part_that_diverges_is_a_result_and_told(places):
     assert "Diverged: flat" in page("", [Growth.name], places["out"], "../results")
     DIVERGES.clear()
     assert done(places).diverged == ["flat"]  # it is not tried again
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_an_experiment_says_in_which_rounds_it_evaluates(name):
+    """What was measured must not change with what is usual."""
+    for scale, given in EXPERIMENTS[name].scales.items():
+        experiment = EXPERIMENTS[name](**given)
+        for part in experiment.parts():
+            assert experiment.recipe(part, 0).get("evaluate", {}).get("every") != 0, (scale, part)

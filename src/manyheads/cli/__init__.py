@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Sequence
 
@@ -19,6 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if own:
         stops.at_once()
+        gc.disable()  # imports make hundreds of thousands of objects, none of which is garbage
     from manyheads.cli import streams
     from manyheads.cli.failures import failed
 
@@ -30,6 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         app = app_for(words)  # slow: most commands import torch
         if own:
             stops.by_interrupt()
+            gc.freeze()
+            gc.enable()
         code = called(app, words)
         sys.stdout.flush()
     except KeyboardInterrupt:
@@ -38,4 +42,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = stops.stopped() if stops.asked else failed(error, words)
     if own:
         stops.at_once()  # no work is left to clean up
+        gc.freeze()  # nor any garbage, for which the interpreter would search on its way out
     sys.exit(code)

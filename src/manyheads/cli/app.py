@@ -76,7 +76,8 @@ def _add(app: typer.Typer, name: str, arguments: Sequence[str]) -> None:
         return
     flags = getattr(module, f"{name}_flags", None)
     function = getattr(module, name)
-    app.command(name, short_help=ABOUT[name])(with_flags(function, flags(arguments)) if flags else function)
+    made = with_flags(function, flags(arguments), arguments) if flags else function
+    app.command(name, short_help=ABOUT[name])(made)
 
 
 def called(app: typer.Typer, arguments: Sequence[str]) -> int:

@@ -47,8 +47,8 @@ __all__ = [
     "whole_settings",
 ]
 
-DEFAULTS = {"engine": {"workers": "0"}, "finetune": {"scope": "all"}, "rounds": str(ROUNDS)}
-"""defaults of this command: all cores, fine-tuning of whole models, and enough rounds to choose from"""
+DEFAULTS = {"finetune": {"scope": "all"}, "rounds": str(ROUNDS)}
+"""defaults of this command: fine-tuning of whole models, and enough rounds to choose from"""
 SITES_SHOWN = 20
 """largest number of sites for which the terminal shows the advice for each"""
 _OF_ONE_RUN = {"algorithm", "evaluate", "validation", "new_clients", "new_data", "new_samples"}

@@ -32,8 +32,9 @@ def data_app(arguments: Sequence[str]) -> typer.Typer:
     app = typer.Typer(no_args_is_help=True)
     app.command("list")(list_sources)
     app.command()(get)
-    app.command()(with_flags(check, [f for f in flags_of(Reading, "Columns", ("data",)) if f.path[-1] != "path"]))
-    app.command()(with_flags(describe, describe_flags(arguments)))
+    columns = [flag for flag in flags_of(Reading, "Columns", ("data",)) if flag.path[-1] != "path"]
+    app.command()(with_flags(check, columns, arguments))
+    app.command()(with_flags(describe, describe_flags(arguments), arguments))
     return app
 
 

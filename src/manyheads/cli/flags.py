@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
@@ -24,7 +25,8 @@ class Flag(NamedTuple):
 
     path: tuple[str, ...]
     option: str
-    help: str
+    help: Callable[[], str]
+    """makes the text, which is slow: it is read from the source"""
     kind: Any
     panel: str
 
@@ -34,18 +36,14 @@ class Flag(NamedTuple):
 
 
 def flags_of(
-    cls: type,
-    panel: str,
-    prefix: tuple[str, ...] = (),
-    names: Mapping[tuple[str, ...], str] | None = None,
-    defaults: object = None,
+    cls: type, panel: str, prefix: tuple[str, ...] = (), names: Mapping[tuple[str, ...], str] | None = None
 ) -> list[Flag]:
     """Return a flag for every leaf of a settings class: ``--prefix.field-name``, or its spelling in ``names``."""
     flags = []
-    for setting in walk(cls, defaults=defaults):
+    for setting in walk(cls):
         path = prefix + setting.path
         option = (names or {}).get(path) or "--" + ".".join(path).replace("_", "-")
-        flags.append(Flag(path, option, _help(setting), setting.type, panel))
+        flags.append(Flag(path, option, partial(_help, setting), setting.type, panel))
     return flags
 
 
@@ -73,8 +71,12 @@ def _metavar(kind: Any) -> str:
     return {int: "INTEGER", float: "NUMBER", bool: "true|false"}.get(kind, "TEXT")
 
 
-def with_flags(function: Callable[..., Any], flags: Iterable[Flag]) -> Callable[..., Any]:
-    """Wrap ``function(..., flags: dict)`` as a function with one option per flag, None by default, for typer."""
+def with_flags(function: Callable[..., Any], flags: Iterable[Flag], arguments: Sequence[str]) -> Callable[..., Any]:
+    """Wrap ``function(..., flags: dict)`` as a function with one option per flag, None by default, for typer.
+
+    Options are described only if the arguments ask for help.
+    """
+    helped = "--help" in arguments
 
     def call(**values: Any) -> Any:
         found = {f.parameter: values.pop(f.parameter) for f in chosen}
@@ -91,7 +93,7 @@ def with_flags(function: Callable[..., Any], flags: Iterable[Flag]) -> Callable[
                 str | None,
                 typer.Option(
                     flag.option,
-                    help=flag.help,
+                    help=flag.help() if helped else "",
                     metavar=_metavar(flag.kind),
                     rich_help_panel=flag.panel,
                     show_default=False,

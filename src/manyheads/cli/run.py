@@ -45,8 +45,6 @@ _SPELLED: dict[tuple[str, ...], str] = {
     ("evaluate", "metrics"): "--metric",
 }
 _CHOSEN = {"data": SOURCES, "model": MODELS, "algorithm": ALGORITHMS}
-DEFAULTS = {"engine": {"workers": "0"}}
-"""defaults of this command: all cores"""
 Port = Annotated[
     int | None,
     typer.Option(help="port on 127.0.0.1 for --live  \\[default: any free port]", min=0, max=65535, show_default=False),
@@ -56,7 +54,7 @@ Port = Annotated[
 def run_flags(arguments: Sequence[str]) -> list[Flag]:
     """Return the flags of ``run``: those of every run, and those of the data, model and algorithm that are named."""
     flags = []
-    for flag in flags_of(Config, "Run", names=_SPELLED, defaults=build(Config, DEFAULTS, where="config")):
+    for flag in flags_of(Config, "Run", names=_SPELLED):
         chosen = flag.path[0] in _CHOSEN
         panel = {"evaluate": "Evaluation", "engine": "Engine", "finetune": "Fine-tuning", "schedule": "Schedule"}.get(
             flag.path[0], "Run"
@@ -125,7 +123,7 @@ def run(
         raise UserError("is for --live", where="live-port", given=live_port, fix="add --live, or leave it out")
     given = _given(config, comparison, resume)
     kept = _resumed(out, config is not None or "data" in flags, errors) if resume else {}
-    table = combined(with_data(flags), DEFAULTS, kept, given)
+    table = combined(with_data(flags), kept, given)
     settings = build(Config, table, where="config")
     algorithm, model, federation, made = assemble(settings)
     warn(errors, federation.warnings)

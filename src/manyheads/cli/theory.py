@@ -34,7 +34,9 @@ def theory_flags(arguments: Sequence[str]) -> list[Flag]:
         return []
     paper, panel = PAPERS.find(named), f"Theory {named}"
     about = "; ".join(f"{name}: {each.about}" for name, each in paper.sweeps.items())
-    sweep = Flag(("sweep",), "--sweep", f"instead of the run, a sweep. {about}", Literal[tuple(paper.sweeps)], panel)
+    sweep = Flag(
+        ("sweep",), "--sweep", lambda: f"instead of the run, a sweep. {about}", Literal[tuple(paper.sweeps)], panel
+    )
     return [*flags_of(paper, panel), *([sweep] if paper.sweeps else [])]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+import numpy as np
 from pydantic import Field
 
 from manyheads.core.errors import UserError
@@ -86,6 +87,15 @@ class FineTune:
         if self.scope == "lp-ft":  # Kumar et al., Fine-Tuning can Distort Pretrained Features, ICLR 2022
             return ("head", "all")
         return () if self.scope == "none" else (self.scope,)
+
+    def samples(self, sizes: np.ndarray) -> float:
+        """How many samples it goes through at clients with so many of them.
+
+        >>> FineTune(scope="lp-ft", epochs=5).samples(np.array([20, 30]))
+        500.0
+        """
+        each = self.steps * np.minimum(self.batch or sizes, sizes) if self.steps else self.epochs * sizes
+        return float(len(self.parts) * each.sum())
 
     def describe(self) -> str:
         """In words."""

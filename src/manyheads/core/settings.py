@@ -97,7 +97,13 @@ class Setting(NamedTuple):
     path: tuple[str, ...]
     type: Any
     default: Any
-    doc: str
+    owner: Any
+    """the class whose field it is"""
+
+    @property
+    def doc(self) -> str:
+        """The field's documentation: slow, as it is read from the source."""
+        return _doc(self.owner, self.path[-1])
 
 
 def walk(cls: type, path: tuple[str, ...] = (), defaults: object = None) -> Iterable[Setting]:
@@ -114,7 +120,7 @@ def walk(cls: type, path: tuple[str, ...] = (), defaults: object = None) -> Iter
         if isinstance(inside, type) and dataclasses.is_dataclass(inside):
             yield from walk(inside, (*path, name), default)
         else:
-            yield Setting((*path, name), info.annotation, default, _doc(cls, name))
+            yield Setting((*path, name), info.annotation, default, cls)
 
 
 def _nested(annotation: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import sys
 from dataclasses import replace
@@ -27,8 +28,8 @@ class Engine:
 
     mode: Mode = "auto"
     """clients one after another, stacked, or whichever is faster for what is trained"""
-    workers: Annotated[int, Field(ge=0)] = 1
-    """processes; 1: none but this one; 0: one for each core; more than 16, or 4 a core, are not started. With ray, actors; 0: one for each GPU or, without any, each CPU"""
+    workers: Annotated[int, Field(ge=0)] = 0
+    """processes; 0: one for each core, started once there is work to divide; 1: none but this one; more than 16, or 4 a core, are not started. With ray, actors; 0: one for each GPU or, without any, each CPU"""
     start_method: Literal["auto", "fork", "spawn", "forkserver"] = "auto"
     """how processes are started; auto: fork on Linux, spawn elsewhere"""
     device: str = "auto"
@@ -64,7 +65,11 @@ class Engine:
 
     def resolved_workers(self) -> int:
         """The number of processes on this machine."""
-        return 1 if self.resolved_device() != "cpu" else self.cpus()
+        if self.resolved_device() != "cpu":
+            return 1
+        if not self.workers and multiprocessing.parent_process() is not None:
+            return 1  # one of many processes, which have the cores already
+        return self.cpus()
 
     def cpus(self) -> int:
         """The number of CPUs of this machine that are used."""

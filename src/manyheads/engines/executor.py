@@ -8,19 +8,26 @@ each process only once.
 from __future__ import annotations
 
 import multiprocessing
+import time
+import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import torch
 
-from manyheads.core.interrupts import held as signals_held
 from manyheads.engines.engine import Engine
+from manyheads.engines.starting import hindrance
 from manyheads.engines.workers import Workers
 
 __all__ = ["Ask", "Asking", "Executor", "InProcess", "Pool", "answered", "one_thread", "working"]
 
+Made: TypeAlias = Callable[[], tuple[Any, ...]]
+"""gives the arguments by which each process makes what it holds, once they are needed"""
+FORKED, SPAWNED = 0.1, 2.0
+"""about the seconds that starting processes takes; a spawned one imports torch"""
 H = TypeVar("H")
 H_co = TypeVar("H_co", covariant=True)
 C = TypeVar("C")
@@ -70,13 +77,68 @@ class InProcess(Generic[H]):
 
 
 class Pool(Generic[H]):
-    """Runs each task in the next free worker process; a single task in this process, so that nothing is sent."""
+    """Runs each task in the next free worker process; a single task in this process, so that nothing is sent.
 
-    def __init__(self, here: InProcess[H], workers: Workers[H]) -> None:
-        self.here, self.workers = here, workers
+    Processes are started by the first call that has work for several and, unless their number was asked for, once this
+    process has worked for ``patience`` seconds: a short run ends before they are there. Where they cannot be started
+    (:mod:`~.starting`), all is done by this process, and a warning says how to change that; it is an error if they were
+    asked for.
+    """
+
+    def __init__(
+        self,
+        here: InProcess[H],
+        engine: Engine,
+        most: int,
+        make: Callable[..., H],
+        arguments: Made,
+        stack: ExitStack,
+        patience: float,
+    ) -> None:
+        self.here, self._asked, self._method = here, bool(engine.workers), engine.resolved_start_method()
+        self._patience = 0.0 if self._asked else patience
+        self._most, self._make, self._arguments, self._stack = most, make, arguments, stack
+        self._alone = False
 
     def map(self, job: Callable[[H, C, T], R], common: C, tasks: Sequence[T]) -> Iterator[R]:
-        return (self.workers if len(tasks) > 1 else self.here).map(job, common, tasks)
+        if len(tasks) > 1 and self._patience > 0:
+            return self._begun_here(job, common, tasks)
+        if len(tasks) > 1 and not self._alone and self._can_be_sent((job, common, tasks[0])):
+            return self._workers.map(job, common, tasks)
+        return self.here.map(job, common, tasks)
+
+    def _begun_here(self, job: Callable[[H, C, T], R], common: C, tasks: Sequence[T]) -> Iterator[R]:
+        """Do task after task as long as we are patient, and leave the rest to the processes."""
+        for done, task in enumerate(tasks):
+            if self._patience <= 0:
+                yield from self.map(job, common, tasks[done:])
+                return
+            started = time.monotonic()
+            result = job(self.here.held, common, task)
+            self._patience -= time.monotonic() - started
+            yield result
+
+    def _can_be_sent(self, work: Any) -> bool:
+        held = None if self._method == "fork" else (self._make, self._made)  # a forked process has it already
+        why = hindrance(self._method, "model", held) if "_workers" not in self.__dict__ else None
+        why = why or hindrance(self._method, "work", work)
+        if why is not None and self._asked:
+            raise why
+        if why is not None:
+            self._alone = True
+            warnings.warn(f"{why}. Until then this process does all, with the same results.", stacklevel=4)
+        return why is None
+
+    @cached_property
+    def _made(self) -> tuple[Any, ...]:
+        return self._arguments()
+
+    @cached_property
+    def _workers(self) -> Workers[H]:
+        context = multiprocessing.get_context(self._method)
+        workers: Workers[H] = Workers(self._most, context, self._make, self._made)
+        self._stack.callback(workers.close)
+        return workers
 
 
 @contextmanager
@@ -85,32 +147,28 @@ def working(
     most: int,
     held: H,
     make: Callable[..., H],
-    arguments: tuple[Any, ...],
+    arguments: Made,
     shared: Path | None = None,
+    short: bool = False,
 ) -> Iterator[Executor[H]]:
     """An executor for at most ``most`` tasks at a time, as the engine's settings say.
 
-    It is this process with ``held``, or workers or actors that each hold ``make(*arguments)``. ``shared`` is the folder to
-    which tasks write, if they do.
+    It is this process with ``held``, or workers or actors that each hold ``make(*arguments())``. ``shared`` is the folder
+    to which tasks write, if they do. ``short``: tasks may take less time than starting a process does.
     """
     here, count = InProcess(held), min(engine.resolved_workers(), most)
     with one_thread():
         if engine.executor == "ray":
             from manyheads.engines.cluster import on_ray
 
-            with on_ray(engine, most, make, arguments, shared) as actors:
+            with on_ray(engine, most, make, arguments(), shared) as actors:
                 yield actors
-            return
-        if count <= 1:
+        elif count <= 1:
             yield here
-            return
-        with ExitStack() as stack:
-            with signals_held():  # no started process may escape the cleanup
-                workers: Workers[H] = Workers(
-                    count, multiprocessing.get_context(engine.resolved_start_method()), make, arguments
-                )
-                stack.callback(workers.close)
-            yield Pool(here, workers)
+        else:
+            with ExitStack() as stack:
+                patience = (FORKED if engine.resolved_start_method() == "fork" else SPAWNED) if short else 0.0
+                yield Pool(here, engine, count, make, arguments, stack, patience)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from manyheads.engines.client_data import ClientData
 from manyheads.engines.cohort import LocalCohort, fine_tuned
 from manyheads.engines.engine import Engine
 from manyheads.engines.evaluation import predict
-from manyheads.engines.executor import Executor, working
+from manyheads.engines.executor import Executor, one_thread, working
 from manyheads.engines.ways import Mode
 from manyheads.metrics import Predictions
 from manyheads.models import Model, TriedModel
@@ -132,18 +132,21 @@ class Workbench:
 @contextmanager
 def at_work(bench: Workbench, engine: Engine) -> Iterator[Executor[Workbench]]:
     """An executor whose processes each hold a copy of the workbench."""
-    most, on_ray = len(bench.federation), engine.executor == "ray"
-    with ExitStack() as stack:
-        source: Federation | str = bench.federation
-        several = min(engine.resolved_workers(), most) > 1
-        if several and not on_ray and engine.resolved_start_method() != "fork":  # files, which workers map into memory
-            source = stack.enter_context(tempfile.TemporaryDirectory(prefix="manyheads-"))
-            bench.federation.save(source)
-        task = TASKS.find(bench.federation.task)
-        device = "auto" if on_ray else str(bench.device)  # an actor uses the GPU that Ray gives it
-        settings = (bench.mode, device, bench.keep, bench.class_weights)
-        arguments = (bench.algorithm, bench.model, task, source, *settings)
-        yield stack.enter_context(working(engine, most, bench, _workbench, arguments))
+    on_ray = engine.executor == "ray"
+    task = TASKS.find(bench.federation.task)
+    device = "auto" if on_ray else str(bench.device)  # an actor uses the GPU that Ray gives it
+    settings = (bench.mode, device, bench.keep, bench.class_weights)
+    with ExitStack() as files:
+
+        def arguments() -> tuple[Any, ...]:
+            source: Federation | str = bench.federation
+            if not on_ray and engine.resolved_start_method() != "fork":  # files, which workers map into memory
+                source = files.enter_context(tempfile.TemporaryDirectory(prefix="manyheads-"))
+                bench.federation.save(source)
+            return bench.algorithm, bench.model, task, source, *settings
+
+        with working(engine, len(bench.federation), bench, _workbench, arguments, short=True) as executor:
+            yield executor
 
 
 def _workbench(
@@ -167,9 +170,9 @@ def tried_on(model: Model, federation: Federation) -> TriedModel:
     rows = np.unique(np.linspace(0, len(train.y) - 1, 4).astype(int))
     few = Samples(train.x[rows], train.y[rows], np.array([0, len(rows)]))
     like = next(iter(model.params.all.values()))
-    return model.tried(
-        ClientData.of(few, federation.task, like, federation.scaling).x, federation.task, federation.outputs
-    )
+    x = ClientData.of(few, federation.task, like, federation.scaling).x
+    with one_thread():
+        return model.tried(x, federation.task, federation.outputs)
 
 
 def of_one(params: Tree, template: Tree) -> Tree:

@@ -45,35 +45,42 @@ class _Worker:
 
 
 class Workers(Generic[H]):
-    """``count`` processes that each hold the result of ``make(*arguments)`` and run jobs with it.
+    """Up to ``most`` processes that each hold ``make(*arguments)`` and run jobs with it; started as tasks need them.
 
     A thread of this process waits for each of them, so that all stay busy while the caller uses earlier results.
     """
 
-    def __init__(self, count: int, context: BaseContext, make: Callable[..., H], arguments: tuple[Any, ...]) -> None:
+    def __init__(self, most: int, context: BaseContext, make: Callable[..., H], arguments: tuple[Any, ...]) -> None:
+        self._most, self._context, self._made = most, context, (make, arguments)
         self._processes: list[Any] = []
         self._free: SimpleQueue[_Worker] = SimpleQueue()
-        self._threads = ThreadPoolExecutor(count)
-        if context.get_start_method() != "fork":
+        self._threads = ThreadPoolExecutor(most)
+
+    def _start_for(self, tasks: int) -> None:
+        """Start processes until there is one for each task, or as many as there may be."""
+        wanted = min(tasks, self._most)
+        if len(self._processes) >= wanted:
+            return
+        if self._context.get_start_method() != "fork":
             resource_tracker.ensure_running()  # if started with the first worker, it would unblock signals
         try:
-            with held():
-                for _ in range(count):
-                    self._start(context, make, arguments)
+            with held():  # no started process may escape close()
+                while len(self._processes) < wanted:
+                    self._start()
         except OSError as error:
             self.close()
             raise UserError(
-                f"cannot start {count} worker processes: {error.strerror}",
+                f"cannot start {wanted} worker processes: {error.strerror}",
                 fix="use fewer --workers, or allow more processes and open files (ulimit -u, -n)",
             ) from error
         except BaseException:
             self.close()
             raise
 
-    def _start(self, context: BaseContext, make: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-        here, there = context.Pipe()
-        process: Any = context.Process(  # type: ignore[attr-defined]
-            target=_serve, args=(there, os.getpid(), make, arguments), daemon=True
+    def _start(self) -> None:
+        here, there = self._context.Pipe()
+        process: Any = self._context.Process(  # type: ignore[attr-defined]
+            target=_serve, args=(there, os.getpid(), *self._made), daemon=True
         )
         process.start()
         there.close()  # before the next fork, so that only this worker holds its end and its death closes it
@@ -83,6 +90,7 @@ class Workers(Generic[H]):
     def map(self, job: Callable[[H, C, T], R], common: C, tasks: Sequence[T]) -> Iterator[R]:
         """The results of ``job(held, common, task)``, in the order of the tasks, each given to the next free worker."""
         call = _Call(_packed((job, common)))
+        self._start_for(len(tasks))
         return self._threads.map(lambda task: self._ask(call, task), tasks)
 
     def _ask(self, call: _Call, task: Any) -> Any:

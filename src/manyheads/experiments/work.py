@@ -69,7 +69,7 @@ def at_work(study: Study, engine: Engine, progress: Progress, say: Callable[[str
 
     Trials that share a run are trained once. ``say`` gets messages about damaged files that are redone.
     """
-    with working(engine, sys.maxsize, study, _with_registered, (study,), shared=study.out) as executor:
+    with working(engine, sys.maxsize, study, _with_registered, lambda: (study,), shared=study.out) as executor:
         begun: dict[Any, Trial] = {}
         reached: dict[Any, int] = {}  # rounds of runs that were opened: one with more than are asked for needs no visit
 

@@ -50,6 +50,7 @@ def _evaluation_of(client: int, found: Mapping[str, Any]) -> dict[str, Any]:
     each = dict(found.get("per_client") or {})
     clients = each.pop("client", [])
     kept = {name: found.get(name) for name in ("protocol", "model", "who", "metrics")}
+    kept |= {name: found[name] for name in ("every",) if name in found}
     if client not in clients:
         return {**kept, "clients": 0, **dict.fromkeys(("loss", "accuracy", *(found.get("metrics") or ())))}
     values = {name: column[clients.index(client)] for name, column in each.items()}

@@ -66,7 +66,7 @@ def reproduce(
         _judged(experiment, scale, plan.done.values())  # an error, if it is one, before any work
     look_for_data([experiment] if plan.todo else [])
     (work / experiment.name).mkdir(parents=True, exist_ok=True)
-    whole, own = (engine, engine.of_a_task()) if len(plan.todo) > 1 else (Engine(), engine)
+    whole, own = (engine, engine.of_a_task()) if len(plan.todo) > 1 else (Engine(workers=1), engine)
     tasks = [_Task(part, seed, plan.keys[part, seed], own) for part, seed in plan.todo]
     done = dict(plan.done)
     try:
@@ -136,7 +136,7 @@ def _records(
         words = [_doing(place / f"{t.file}.doing") for t in tasks]
         follow(finished, len(tasks), "; ".join(filter(None, words)))
 
-    held = experiment, _itself, (experiment,)
+    held = experiment, _itself, lambda: (experiment,)
     with working(engine, len(tasks), *held, shared=work) as executor, watching(look):
         for record in executor.map(_measure, (work, again), tasks):
             finished += 1

@@ -10,13 +10,15 @@ from manyheads.core.sealed import fingerprint_of
 from manyheads.core.settings import as_dict, other_than
 from manyheads.data import Federation
 from manyheads.reproduce.experiment import Facts, Place
-from manyheads.run import Run
+from manyheads.run import Evaluate, Run
 from manyheads.run.config import Config, assemble
 from manyheads.run.simulate import run_training
 
 __all__ = ["recipe_of", "trained"]
 
 DIGITS = 8
+USUAL = Config(evaluate=Evaluate(every=1))
+"""the settings that a recipe leaves out: the defaults as they were when the first results were recorded"""
 
 
 def recipe_of(config: Config) -> Facts:
@@ -24,7 +26,7 @@ def recipe_of(config: Config) -> Facts:
 
     So a setting that a later version adds does not make a recipe another one.
     """
-    table = other_than(as_dict(Config()), as_dict(config))
+    table = other_than(as_dict(USUAL), as_dict(config))
     return {k: v for k, v in table.items() if k not in ("engine", "checkpoint_seconds")}
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Sequence
 
 from manyheads.core.contract import Algorithm
-from manyheads.core.errors import UserError, first_line
+from manyheads.core.errors import UserError
 from manyheads.core.tasks import task_named
 from manyheads.data import Federation
 from manyheads.engines.engine import Engine
+from manyheads.engines.starting import hindrance
 from manyheads.engines.workbench import model_of, tried_on
 from manyheads.metrics import Metric, metrics_for
 from manyheads.models import Model, TriedModel
@@ -82,16 +82,11 @@ def check(algorithm: Algorithm, given: Model, federation: Federation, training: 
 
 
 def _check_travels(algorithm: Algorithm, model: TriedModel, metrics: Sequence[Metric], engine: Engine) -> None:
-    """Check that what is sent to workers can be pickled: the metrics and, unless they are forked, everything else."""
-    if engine.resolved_workers() == 1 or engine.executor == "ray":  # whose pickle knows more, and says so itself
+    """Check that workers, if they were asked for, can be sent the metrics and, unless they are forked, everything else."""
+    if engine.workers <= 1 or engine.resolved_workers() == 1 or engine.executor == "ray":  # whose pickle knows more
         return
-    forked = engine.resolved_start_method() == "fork"
-    for what, thing in (("metrics", metrics), ("model", None if forked else (algorithm, model))):
-        try:
-            pickle.dumps(thing)
-        except Exception as error:
-            raise UserError(
-                f"the {what} cannot be sent to worker processes: {first_line(error)}",
-                where="engine.workers",
-                fix="use one worker, or a class that stands in a module of its own, without parametrizations",
-            ) from error
+    method = engine.resolved_start_method()
+    for what, thing in (("metrics", metrics), ("model", None if method == "fork" else (algorithm, model))):
+        why = hindrance(method, what, thing)
+        if why is not None:
+            raise why

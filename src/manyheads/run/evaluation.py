@@ -19,6 +19,7 @@ from manyheads.engines.jobs import ToEvaluate, evaluate_chunk
 from manyheads.engines.workbench import Members
 from manyheads.metrics import Metric, Scores, metrics_for
 from manyheads.models import TriedModel
+from manyheads.run.cadence import STEP, usual_every
 from manyheads.run.protocol import Evaluate
 from manyheads.run.training import Training
 
@@ -35,16 +36,45 @@ class Evaluator:
     training: Training
     store: PersonalStore
 
-    def __call__(self, round: Round, server: State, cohort: Sequence[int]) -> Asking[dict[str, Any]]:
+    def __call__(self, round: Round, server: State, cohort: Sequence[int], every: int) -> Asking[dict[str, Any]]:
         """The entries ``evaluation`` and ``also`` of the round's record, each only in rounds in which it is due."""
         protocol, rounds = self.training.evaluate, self.training.rounds
-        due = protocol.due(round.index, rounds)
+        due = protocol.due(round.index, rounds, every)
         also = list(self._others()) if round.index == rounds or (due and protocol.also == "always") else None
         wanted = [_Wanted.of(self, each, round, server, cohort) for each in [*[protocol] * due, *(also or ())]]
         answers = (yield [each.ask for each in wanted]) if wanted else []
         told = [each.summary(answer) for each, answer in zip(wanted, answers, strict=True)]
         found: dict[str, Any] = {"evaluation": told[0]} if due else {}
+        if due and not protocol.every:
+            told[0] |= {"protocol": self._described(protocol, every), "every": every}
         return found if also is None else found | {"also": told[int(due) :]}
+
+    def usual_every(self, cohort: Sequence[int], passes: float) -> int:
+        """Rounds between evaluations where the protocol leaves it open, if the cohort made so many passes in a round."""
+        protocol = self.training.evaluate
+        whenever = [protocol, *(self._others() if protocol.also == "always" else ())]
+        evaluated = sum(self._samples(each, cohort) for each in whenever)
+        trained = passes * float(self.federation.train.sizes[cohort].sum())
+        return usual_every(evaluated, trained, self.model.params.all.numel, self.training.rounds)
+
+    def _samples(self, protocol: Evaluate, cohort: Sequence[int]) -> float:
+        """Samples that go through the model in an evaluation; of fine-tuning, as many as cost as much."""
+        federation, clients = self._evaluated(protocol, cohort)
+        tune = protocol.evaluation(self.algorithm, self.training.finetune).tune
+        tuned = STEP * tune.samples(federation.train.sizes[clients])
+        return tuned + float(getattr(federation, protocol.split).sizes[clients].sum())
+
+    def _evaluated(self, protocol: Evaluate, cohort: Sequence[int]) -> tuple[Federation, Sequence[int]]:
+        """Who is evaluated, and in which federation."""
+        federation = self.federation
+        if protocol.who == "new":
+            assert federation.new is not None
+            federation = federation.new
+        return federation, cohort if protocol.who == "sampled" else range(len(federation))
+
+    def _described(self, protocol: Evaluate, every: int = 1) -> str:
+        loss = self.federation.encoding.loss
+        return protocol.describe(self.algorithm, self.training.finetune, loss, every)
 
     def _others(self) -> Iterator[Evaluate]:
         """The protocols of ``also``: fine-tuned models, and new clients before and after fine-tuning."""
@@ -83,11 +113,7 @@ class _Wanted:
         whole, training = evaluator.federation, evaluator.training
         what = protocol.evaluation(evaluator.algorithm, training.finetune)
         new = protocol.who == "new"
-        federation = whole
-        if new:
-            assert whole.new is not None
-            federation = whole.new
-        clients = cohort if protocol.who == "sampled" else range(len(federation))
+        federation, clients = evaluator._evaluated(protocol, cohort)
         sizes = getattr(federation, protocol.split).sizes
         work = clients, sizes[clients], evaluator.model.params.all.numel, training.engine.mode
         if what.tune.scope == "none":
@@ -107,7 +133,5 @@ class _Wanted:
         """The record of the evaluation."""
         evaluator, protocol, order = self.evaluator, self.protocol, np.argsort(self.clients)
         summary = protocol.summary(self.clients[order], Scores.joined(list(answer), order), self.metrics)
-        finetune, loss = evaluator.training.finetune, evaluator.federation.encoding.loss
-        described = protocol.describe(evaluator.algorithm, finetune, loss)
         model = "finetuned" if protocol.model == "finetuned" else protocol.kind(evaluator.algorithm)
-        return {"protocol": described, "model": model, "who": protocol.who, **summary}
+        return {"protocol": evaluator._described(protocol), "model": model, "who": protocol.who, **summary}

@@ -137,8 +137,15 @@ class Loop:
         end = RoundEnd(record, self.server, partial(_uploads, parts), self.store.read)
         if self.training.monitor:
             record["monitors"] = self._monitors(end)
-        record |= yield from self._evaluation(round, self.server, cohort)
+        record |= yield from self._evaluation(round, self.server, cohort, self._every(cohort, record["passes"]))
         return end
+
+    def _every(self, cohort: Sequence[int], passes: float) -> int:
+        """Rounds between evaluations: as the protocol says or, if it says nothing, as the work of the first round does."""
+        given = self.training.evaluate.every
+        if given or not len(self.history):
+            return given or self._evaluation.usual_every(cohort, passes)
+        return int(self.history[0]["evaluation"]["every"])
 
     def _broadcast(self, round: Round) -> Broadcast:
         download, expected = self.algorithm.download(self.server, round), self.algorithm.expects(self.server, round)

@@ -37,8 +37,9 @@ class Evaluate:
     """mean over clients, or over test samples"""
     split: Split = "test"
     """which of the clients' samples; train: how well a model fits what it was trained on"""
-    every: Annotated[int, Field(ge=1)] = 1
-    """rounds between evaluations; the last round always has one"""
+    every: Annotated[int, Field(ge=0)] = 0
+    """rounds between evaluations; 0: 1, 2, 5, 10, ... so that they are at most a tenth of the work, and the first round;
+    what is reported is always evaluated"""
     also: Literal["last", "always"] = "last"
     """when fine-tuned models and new clients are evaluated too: after the last round, or whenever the others are"""
     report: Literal["last", "mean_last_10"] = "last"
@@ -58,21 +59,26 @@ class Evaluate:
         tune = finetune if self.model == "finetuned" else tune
         return Evaluation(kind, tune, self.split, self.who == "new")
 
-    def due(self, round: int, rounds: int) -> bool:
-        """Whether to evaluate after this round."""
-        return round % self.every == 0 or self.is_reported(round, rounds)
+    def due(self, round: int, rounds: int, every: int) -> bool:
+        """Whether to evaluate after this round, if ``every`` is the number of rounds between evaluations."""
+        first = round == 1 and not self.every
+        return first or round % every == 0 or self.is_reported(round, rounds)
 
     def is_reported(self, round: int, rounds: int) -> bool:
         """Whether the evaluation after this round is part of the reported numbers."""
         return round > rounds - (1 if self.report == "last" else LAST)
 
-    def describe(self, algorithm: Algorithm, finetune: FineTune, loss: str = "") -> str:
-        """The protocol in words, including the name of the loss if it is given."""
+    def describe(self, algorithm: Algorithm, finetune: FineTune, loss: str = "", every: int = 1) -> str:
+        """The protocol in words, including the name of the loss if it is given.
+
+        ``every``: the number of rounds between evaluations, where the protocol leaves it open.
+        """
         what = self.evaluation(algorithm, finetune)
         tuned = f" {what.tune.describe()}" if what.tune.scope != "none" else ""
         clients = {"all": "all clients", "sampled": "the round's clients", "new": "new clients"}[self.who]
         mean = "mean over clients" if self.weight == "client" else "mean over samples"
         report = "last round" if self.report == "last" else f"mean of the last {LAST} rounds"
+        report += f", evaluated every {every} rounds" if every > 1 else ""
         unit = f"; loss: {loss}" if loss else ""
         return f"{what.kind} model{tuned}, on each client's own {self.split} samples, {clients}, {mean}, {report}{unit}"
 

@@ -63,7 +63,8 @@ class Run:
     def protocol(self) -> str:
         """What :attr:`accuracy` and :attr:`loss` mean, in words."""
         loss = self.directory.config().facts.loss or ""
-        return self.training.evaluate.describe(self.algorithm, self.training.finetune, loss)
+        every = self.history[0].get("evaluation", {}).get("every", 1) if len(self.history) else 1
+        return self.training.evaluate.describe(self.algorithm, self.training.finetune, loss, every)
 
     @property
     def metrics(self) -> dict[str, float | None]:

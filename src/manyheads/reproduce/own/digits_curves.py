@@ -12,6 +12,7 @@ from manyheads.reproduce.claims import Claim, above
 from manyheads.reproduce.drawing import banded, row
 from manyheads.reproduce.experiment import Experiment, Facts, Measured, Place, Scale, register
 from manyheads.reproduce.training import recipe_of, trained
+from manyheads.run import Evaluate
 from manyheads.run.config import Config
 
 __all__ = ["Curves", "digits"]
@@ -60,7 +61,8 @@ class Curves(Experiment):
         return list(METHODS)
 
     def _config(self, part: str, seed: int) -> Config:
-        return digits({"name": METHODS[part], "sgd": {"lr": self.lr}}, self.rounds, seed)
+        algorithm = {"name": METHODS[part], "sgd": {"lr": self.lr}}
+        return digits(algorithm, self.rounds, seed, evaluate=Evaluate(every=1))
 
     def recipe(self, part: str, seed: int) -> Facts:
         return recipe_of(self._config(part, seed))
