@@ -31,8 +31,8 @@ R = TypeVar("R")
 class Executor(Protocol[H_co]):
     """Maps jobs over tasks."""
 
-    def map(self, job: Callable[[H_co, C, T], R], common: C, tasks: Sequence[T]) -> Iterator[R]:
-        """The results of ``job(held, common, task)``, in the order of the tasks."""
+    def map(self, job: Callable[[H_co, C, T], R], common: C, tasks: Sequence[T], large: bool = False) -> Iterator[R]:
+        """The results of ``job(held, common, task)``, in the order of the tasks; if they are ``large``, few wait."""
 
 
 class Ask(NamedTuple):
@@ -41,6 +41,7 @@ class Ask(NamedTuple):
     job: Callable[..., Any]
     common: Any
     tasks: Sequence[Any]
+    large: bool = False
 
 
 Asking: TypeAlias = Generator[Sequence[Ask], Sequence[Iterable[Any]], R]
@@ -65,7 +66,7 @@ class InProcess(Generic[H]):
     def __init__(self, held: H) -> None:
         self.held = held
 
-    def map(self, job: Callable[[H, C, T], R], common: C, tasks: Sequence[T]) -> Iterator[R]:
+    def map(self, job: Callable[[H, C, T], R], common: C, tasks: Sequence[T], large: bool = False) -> Iterator[R]:
         return (job(self.held, common, task) for task in tasks)
 
 
@@ -75,8 +76,8 @@ class Pool(Generic[H]):
     def __init__(self, here: InProcess[H], workers: Workers[H]) -> None:
         self.here, self.workers = here, workers
 
-    def map(self, job: Callable[[H, C, T], R], common: C, tasks: Sequence[T]) -> Iterator[R]:
-        return (self.workers if len(tasks) > 1 else self.here).map(job, common, tasks)
+    def map(self, job: Callable[[H, C, T], R], common: C, tasks: Sequence[T], large: bool = False) -> Iterator[R]:
+        return (self.workers if len(tasks) > 1 else self.here).map(job, common, tasks, large)
 
 
 @contextmanager

@@ -23,6 +23,7 @@ import torch
 
 from manyheads.core.errors import UserError
 from manyheads.core.interrupts import held, leave_to_parent
+from manyheads.engines.ordered import in_order
 
 __all__ = ["Workers", "portable"]
 
@@ -84,10 +85,11 @@ class Workers(Generic[H]):
         self._processes.append(process)
         self._free.put(_Worker(here))
 
-    def map(self, job: Callable[[H, C, T], R], common: C, tasks: Sequence[T]) -> Iterator[R]:
+    def map(self, job: Callable[[H, C, T], R], common: C, tasks: Sequence[T], large: bool = False) -> Iterator[R]:
         """The results of ``job(held, common, task)``, in the order of the tasks, each given to the next free worker."""
         call = _Call(next(self._numbers), _packed((job, common)))
-        return self._threads.map(lambda task: self._ask(call, task), tasks)
+        ahead = 2 * len(self._processes) if large else None
+        return in_order(lambda task: self._threads.submit(self._ask, call, task), tasks, ahead)
 
     def _ask(self, call: _Call, task: Any) -> Any:
         packed = _packed(task)  # may fail, so before anything is sent: a worker must not wait for the rest

@@ -113,7 +113,7 @@ class Loop:
         common, chunks = self._broadcast(round), self._chunks(round, cohort)
         weights = weights_of(self.algorithm, self.federation.train.sizes[cohort], common.weighting)
         losses, passes, gathering = [], [], Gathering(float(weights.sum()))
-        (answers,) = yield [Ask(train_chunk, common, chunks)]
+        (answers,) = yield [Ask(train_chunk, common, chunks, large=True)]
         for trained in answers:
             losses.append(trained.losses)
             passes.append(trained.passes)
