@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-ROUNDS = 3
+ROUNDS = 2
 MB = 1e6
 WORDS = {
     "cohort": "clients a round, MLP of 500,000 parameters, 2 workers",
@@ -28,7 +28,7 @@ WORDS = {
     "divided": "parameters, 16 clients a round, 2 workers",
 }
 CASES: list[tuple[str, str, int]] = [
-    *(("cohort", method, size) for method in ("scaffold", "ditto") for size in (64, 128, 256, 512)),
+    *(("cohort", method, size) for method in ("scaffold", "ditto") for size in (64, 128, 256)),
     ("images", "scaffold", 500),
     *(("parameters", method, 10_000_000) for method in ("scaffold", "ditto", "fedrep", "fedavg")),
     *(("divided", method, 10_000_000) for method in ("scaffold", "ditto", "fedavg")),

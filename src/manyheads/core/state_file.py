@@ -206,7 +206,7 @@ class StateFile:
         with writing(self.path):
             for run, offset in self._runs(clients, slots):
                 here = _adjacent(run)
-                left = memoryview(records[run if here is None else here].reshape(-1))
+                left = records[run if here is None else here].reshape(-1).data
                 while left.nbytes:
                     done = os.pwrite(self._file, left, offset)
                     if not done:

@@ -163,7 +163,9 @@ def _serve(parent: Connection, parent_id: int, make: Callable[..., Any], argumen
     leave_to_parent()
     threading.Thread(target=_end_with, args=(parent_id,), daemon=True).start()
     torch.set_num_threads(1)
-    held = job = common = task = answer = None
+    held: Any = None
+    job: Any = None
+    common: Any = None
     failure: Exception | None = None
     try:
         held = make(*arguments)
@@ -174,7 +176,7 @@ def _serve(parent: Connection, parent_id: int, make: Callable[..., Any], argumen
     with suppress(EOFError, ConnectionError):  # the parent is gone
         while True:
             if parent.recv():
-                job = common = None  # let go of before the next one takes memory; so are task and answer
+                job = common = None  # let go of before the next one takes memory; so are task and answer below
                 job, common = _receive(parent)
             task = _receive(parent)
             try:
@@ -184,7 +186,7 @@ def _serve(parent: Connection, parent_id: int, make: Callable[..., Any], argumen
             except Exception as error:
                 answer = _packed((portable(error, f"worker process {os.getpid()}"), None))
             _send(parent, answer)
-            task = answer = None
+            del task, answer
 
 
 def portable(error: Exception, where: str) -> Exception:
