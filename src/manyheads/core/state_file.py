@@ -175,8 +175,8 @@ class StateFile:
         if len(seen) == len(clients):
             return found
         states, rows = self.layout.initial(len(clients)), torch.from_numpy(seen)
-        for name, leaf in states.flat.items():
-            leaf[rows] = found.flat[name]
+        for leaf, values in zip(states.flat.values(), found.flat.values(), strict=True):
+            leaf[rows] = values
         return states
 
     def _records(self, clients: np.ndarray, slots: np.ndarray) -> np.ndarray:
@@ -228,7 +228,8 @@ class StateFile:
 def _adjacent(run: np.ndarray) -> slice | None:
     """The rows as a slice, which needs no copy, if they follow each other."""
     first, last = int(run[0]), int(run[0]) + len(run)
-    return slice(first, last) if np.array_equal(run, np.arange(first, last)) else None
+    alone = len(run) == 1  # the usual case, of clients that were drawn from many
+    return slice(first, last) if alone or np.array_equal(run, np.arange(first, last)) else None
 
 
 @contextmanager
