@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import resource
 import statistics
@@ -48,8 +49,13 @@ def measure(kind: str, method: str, size: int) -> dict[str, float]:
         alike = kind == "cohort"
         federation = classified(size if alike else 16, 20, (100,))
         model = mlp_of(500_000 if alike else size)
-    marks = [_used(resource.RUSAGE_SELF)]
-    base = _peak(resource.RUSAGE_SELF)
+    marks, workers = [_used(resource.RUSAGE_SELF)], [0.0]
+    base = _peak(os.getpid())
+
+    def on_round(_: object) -> None:
+        marks.append(_used(resource.RUSAGE_SELF))
+        workers.extend(_peak(process.pid or 0) for process in multiprocessing.active_children())
+
     run = simulate(
         ALGORITHMS[method](),
         model,
@@ -57,14 +63,13 @@ def measure(kind: str, method: str, size: int) -> dict[str, float]:
         rounds=ROUNDS,
         evaluate=Evaluate(every=ROUNDS),
         engine=Engine(workers=1 if kind == "parameters" else 2),
-        on_round=lambda _: marks.append(_used(resource.RUSAGE_SELF)),
+        on_round=on_round,
     )
-    own, workers = (_peak(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return {
         "parameters": model.params.all.numel,
         "base_mb": base,
-        "peak_mb": own,
-        "worker_peak_mb": workers,
+        "peak_mb": _peak(os.getpid()),
+        "worker_peak_mb": max(workers),
         "seconds": statistics.median(s for _, s in list(run.history.column("seconds"))[1:]),
         "parent_processor": (marks[-1] - marks[1]) / (ROUNDS - 1),
         "workers_processor": _used(resource.RUSAGE_CHILDREN) / ROUNDS,
@@ -76,8 +81,10 @@ def _used(who: int) -> float:
     return found.ru_utime + found.ru_stime
 
 
-def _peak(who: int) -> float:
-    return resource.getrusage(who).ru_maxrss * 1024 / MB
+def _peak(process: int) -> float:
+    """The largest resident memory that a process has had."""
+    (line,) = (x for x in Path(f"/proc/{process}/status").read_text().splitlines() if x.startswith("VmHWM"))
+    return int(line.split()[1]) * 1024 / MB
 
 
 def started(case: tuple[str, str, int], source: Path) -> dict[str, float]:
