@@ -132,6 +132,26 @@ def population(result: dict[str, Any]) -> str:
     return table(head, rows)
 
 
+def memory(result: dict[str, Any]) -> str:
+    rows = []
+    for row in result["rows"]:
+        cells = [f"{row['method']}, {row['size']:,} {row['words']}"]
+        for key, form in (
+            ("peak_mb", ".0f"),
+            ("worker_peak_mb", ".0f"),
+            ("parent_processor", ".2f"),
+            ("workers_processor", ".2f"),
+        ):
+            several = row["kind"] != "parameters" or not key.startswith("worker")  # without workers it has no meaning
+            found = [
+                f"{statistics.median(row[w][key]):{form}}" if key in row.get(w, {}) else "" for w in ("before", "now")
+            ]
+            cells += found if several else ["", ""]
+        rows.append(cells)
+    head = ["peak, MB", "a worker's, MB", "processor s a round", "workers' processor s"]
+    return table(["", *(f"{name}{when}" for name in head for when in (", before", ", now"))], rows)
+
+
 def startup(result: dict[str, Any]) -> str:
     sources = [which for which in ("before", "now") if which in result["rows"][0]]
     rows = [
@@ -203,6 +223,7 @@ def main() -> None:
         "profiles": ("profiles", profiles),
         "scaling": ("scaling", scaling),
         "population": ("population", population),
+        "memory": ("memory", memory),
         "startup": ("startup", startup),
         "forms": ("forms", forms),
         "costs": ("costs", costs),

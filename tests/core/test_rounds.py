@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import numpy as np
 import pytest
 import torch
@@ -10,8 +12,9 @@ import manyheads as mh
 from manyheads import State, Tree, client_round, server_round
 from manyheads.core.contract import Round
 from manyheads.core.errors import Diverged
-from manyheads.core.replies import Reply, accepted
+from manyheads.core.replies import Accepted, Gathering, Reply, accepted, gathered
 from manyheads.core.rounds import NoUploads
+from manyheads.core.uploads import Mean
 from manyheads.data import Classes, Digits, federate
 from manyheads.engines.client_data import ClientData
 from manyheads.engines.cohort import LocalCohort
@@ -149,6 +152,58 @@ def test_averaging_where_clients_were_trained_changes_nothing():
     late = case.merged(two, other).server
     assert torch.equal(case.merged(*early).server.model["w"], late.model["w"])
     assert late.model["w"].tolist() == [(1 + 9 + 32) / 8, (2 + 15 + 32) / 8]
+
+
+def means(count: int) -> list[Accepted]:
+    """Averaged replies of two clients each."""
+    rng = np.random.default_rng(0)
+    values = torch.from_numpy(rng.normal(size=(count, 1000)).astype(np.float32))
+    weights = rng.integers(1, 50, (count, 2)).astype(float)
+    return [
+        Accepted([2 * i, 2 * i + 1], weights[i], Mean(State(model=Tree({"w": values[i].clone()}))), {})
+        for i in range(count)
+    ]
+
+
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_means_that_are_added_up_as_they_come_are_those_of_all_together(count):
+    whole = gathered(means(count), each=False)
+    gathering = Gathering(sum(part.weights.sum() for part in means(count)))
+    for part in means(count):
+        gathering.add(part)
+    (one,) = gathering.parts()
+    found = gathered([one], each=False)
+    assert torch.equal(found.mean().model["w"], whole.mean().model["w"])
+    assert found.clients == whole.clients
+    assert torch.equal(found.weights, whole.weights)
+
+
+def test_only_the_sum_of_the_means_is_held():
+    parts, gathering = means(5), Gathering(1000.0)
+    watched = [weakref.ref(part.uploads.value.model["w"]) for part in parts]
+    for part in parts:
+        gathering.add(part)
+    del part, parts
+    assert all(leaf() is None for leaf in watched)
+
+
+@pytest.mark.parametrize("left", [[0, 2, 3], [1], []])
+def test_shares_are_those_of_the_clients_that_are_left(left):
+    """Whoever is dropped, the mean is that of the others; if only one part is left, to the last bit."""
+    gathering = Gathering(sum(part.weights.sum() for part in means(4)))
+    for number, part in enumerate(means(4)):
+        lost = Accepted([], np.zeros(0), None, dict.fromkeys(part.clients, "lost"))
+        gathering.add(part if number in left else lost)
+    parts = gathering.parts()
+    assert {c for part in parts for c in part.dropped} == {
+        c for i in range(4) if i not in left for c in (2 * i, 2 * i + 1)
+    }
+    found, wanted = (gathered(each, each=False) for each in (parts, [means(4)[i] for i in left]))
+    if not left:
+        assert found is wanted is None
+        return
+    error = 0 if len(left) == 1 else 1e-6
+    torch.testing.assert_close(found.mean().model["w"], wanted.mean().model["w"], atol=error, rtol=error)
 
 
 def test_a_method_that_reads_uploads_one_by_one_gets_them_in_client_order():

@@ -1,6 +1,10 @@
 """Personal states come back exactly: after a write, and after a crash at any instant from the last two checkpoints."""
 
 import os
+import pickle
+import subprocess
+import sys
+import threading
 from hashlib import sha256
 from pathlib import Path
 
@@ -10,6 +14,7 @@ import torch
 from safetensors import safe_open
 
 from manyheads import State, Tree, UserError
+from manyheads.core.errors import InUse
 from manyheads.core.store import PersonalStore
 
 CLIENTS = 4
@@ -112,18 +117,24 @@ def test_a_state_of_another_form_is_refused_by_name(path):
 class Life:
     """A store and what it should hold: now, and at the last two checkpoints (newest first)."""
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.count = path, 0
+    def __init__(self, path: Path, elsewhere: bool) -> None:
+        self.path, self.count, self.elsewhere = path, 0, elsewhere
         self.store = PersonalStore(path, initial(), CLIENTS)
         self.now = [0] * CLIENTS
         self.checkpoints: list[tuple[list[int], dict[str, torch.Tensor]]] = []
 
     def write(self, rng: np.random.Generator) -> None:
         clients = rng.choice(CLIENTS, rng.integers(1, CLIENTS + 1), replace=False).tolist()
-        for client in clients:
-            self.count += 1
-            self.now[client] = self.count
-        self.store.write(clients, states([self.now[c] for c in clients]))
+        values = list(range(self.count + 1, self.count + 1 + len(clients)))
+        self.count += len(clients)
+        if self.elsewhere:
+            lost, written = written_elsewhere(self.store, clients, values, rng)
+            clients, values = clients[lost:], values[lost:]
+            self.store.accept(clients, written)
+        else:
+            self.store.write(clients, states(values))
+        for client, value in zip(clients, values, strict=True):
+            self.now[client] = value
 
     def checkpoint(self) -> None:
         self.checkpoints = [(list(self.now), self.store.tables()), *self.checkpoints][:2]
@@ -149,10 +160,24 @@ class Life:
             other.close()
 
 
+def written_elsewhere(store: PersonalStore, clients: list[int], values: list[int], rng: np.random.Generator):
+    """Write as a worker process does, where the store says; the first few clients are dropped, and are not written."""
+    file = pickle.loads(pickle.dumps(store.file))
+    file.hold()
+    places = store.places(clients)
+    assert np.array_equal(places.now, store.slot[clients])
+    lost = int(rng.integers(0, len(clients)))
+    good = places.take(slice(lost, None))
+    written = file.write(good.clients, good.next, states(values[lost:]))
+    file.close()
+    return lost, written
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
 @pytest.mark.parametrize("seed", range(40))
-def test_whatever_is_written_and_whenever_it_dies_the_last_two_checkpoints_are_found_exactly(path, seed):
+def test_whatever_is_written_and_whenever_it_dies_the_last_two_checkpoints_are_found_exactly(path, seed, elsewhere):
     rng = np.random.default_rng(seed)
-    life = Life(path)
+    life = Life(path, elsewhere)
     for event in rng.choice(
         ["write", "commit", "die", "die committing", "die damaged"], 40, p=[0.5, 0.2, 0.1, 0.1, 0.1]
     ):
@@ -271,3 +296,50 @@ def test_writing_no_clients_does_nothing(path):
     store = PersonalStore(path, initial(), CLIENTS)
     store.write([], states([1]).map(lambda v: v[:0]))
     assert_holds(store, [0], [0])
+
+
+def test_what_another_process_wrote_counts_only_when_it_is_accepted(path):
+    store = PersonalStore(path, initial(), CLIENTS)
+    store.write([0, 1], states([1, 2]))
+    store.committed()
+    places = store.places([0, 1])
+    written = store.file.write(places.clients, places.next, states([3, 4]))
+    assert_holds(store, [0, 1], [1, 2])
+    store.accept([0, 1], written)
+    assert_holds(store, [0, 1], [3, 4])
+    other = PersonalStore(path, initial(), CLIENTS)
+    other.restore(store.tables())
+    assert_holds(other, [0, 1], [3, 4])
+
+
+HOLDS = """
+import pickle, sys
+file = pickle.load(sys.stdin.buffer)
+file.hold()
+print("held", flush=True)
+sys.stdin.buffer.read()
+"""
+
+
+def holder(store: PersonalStore) -> subprocess.Popen[bytes]:
+    """A process that has hold of the file as a worker has, until its input ends."""
+    process = subprocess.Popen([sys.executable, "-c", HOLDS], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(pickle.dumps(store.file))
+    process.stdin.flush()
+    assert process.stdout.readline() == b"held\n"
+    return process
+
+
+def test_who_goes_on_with_a_run_waits_for_the_workers_of_the_one_that_was_killed(path, monkeypatch):
+    store = PersonalStore(path, initial(), CLIENTS)
+    worker = holder(store)
+    monkeypatch.setattr("manyheads.core.state_file.PATIENCE", 0.2)
+    with pytest.raises(InUse, match="in use by another process"):
+        PersonalStore(path, initial(), CLIENTS)
+    monkeypatch.setattr("manyheads.core.state_file.PATIENCE", 60)
+    PersonalStore(path, initial(), CLIENTS, read_only=True).close()  # who only reads need not wait
+    threading.Timer(0.3, worker.kill).start()
+    PersonalStore(path, initial(), CLIENTS).close()
+    assert worker.wait() < 0

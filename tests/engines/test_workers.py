@@ -97,6 +97,24 @@ def test_no_more_processes_are_started_than_there_are_tasks():
     assert counts == [0, 1, 2, 2, 3]
 
 
+def test_of_large_results_few_wait_for_the_first(workers):
+    """While the first task takes its time, the other worker goes on, but not to the end of the list."""
+    begun = []
+
+    class Noted(list):
+        def __iter__(self):
+            for task in super().__iter__():
+                begun.append(task)
+                yield task
+
+    tasks = Noted([(i, 0.5 if i == 0 else 0) for i in range(20)])
+    results = workers.map(add, None, tasks, large=True)
+    assert [value for value, _ in begun] == [0, 1, 2, 3]
+    assert [next(results), next(results)] == [10, 11]
+    assert len(begun) == 5
+    assert list(results) == [10 + i for i in range(2, 20)]
+
+
 def test_what_all_tasks_have_in_common_is_packed_once_and_held_by_each_worker(workers):
     for number in (100, 200):
         before = Told.sent

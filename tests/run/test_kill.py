@@ -36,7 +36,7 @@ def killer(where: str, call: int):
     """Install, in this process, a kill -9 at the given call of a function: before it, after it, or halfway through."""
     import manyheads.core.checkpoint
     import manyheads.core.history
-    import manyheads.core.store
+    import manyheads.core.state_file
     import manyheads.run.evaluation
     import manyheads.run.loop
 
@@ -44,7 +44,7 @@ def killer(where: str, call: int):
         "training": (manyheads.run.loop, "train_chunk", "after"),
         "evaluation": (manyheads.run.evaluation, "evaluate_chunk", "after"),
         "merge": (manyheads.run.loop, "server_round", "after"),
-        "personal states, some written": (manyheads.core.store.PersonalStore, "write", "after"),
+        "personal states, some written": (manyheads.core.state_file.StateFile, "write", "after"),
         "personal state, half written": (os, "pwrite", "half"),
         "history": (manyheads.core.history.History, "append", "after"),
         "checkpoint not yet begun": (manyheads.core.checkpoint, "save_file", "before"),
@@ -153,7 +153,10 @@ def kill_in_every_phase(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for the workers in /proc")
 def test_killed_with_its_workers_running(tmp_path):
-    """The real command with two workers: kill -9 ends them too, and the resumed run matches one worker's."""
+    """The real command with two workers: kill -9 ends them too, and the resumed run matches one worker's.
+
+    So it does after a worker was killed while it wrote a personal state.
+    """
     federation, model = federate(Digits().pool(seed=0), Classes(3), clients=12, seed=0), MODELS.find("mlp")()
     parameters = build_model(model, federation.sample_shape, federation.outputs, seed=0).params.all.numel
     assert len(chunked(range(9), federation.train.sizes[:9], parameters, "auto")) > 1
@@ -174,5 +177,7 @@ def test_killed_with_its_workers_running(tmp_path):
     arguments = [*RUN, "--rounds", str(ROUNDS), "--out", str(out), "--resume", "--json", "--workers", "2"]
     assert afresh("killer('history', 5); main()", *arguments).returncode == -signal.SIGKILL
     until(lambda: not mentioning(str(out)))
+    ended = afresh("killer('personal state, half written', 4); main()", *arguments, capture_output=True, text=True)
+    assert "a worker process ended unexpectedly" in ended.stderr
     finished = afresh("main()", *arguments, capture_output=True, text=True, check=True)
     assert json.loads(finished.stdout)["checksum"] == whole["checksum"]

@@ -17,6 +17,7 @@ from manyheads.core.words import quoted
 __all__ = [
     "NOT_FINITE",
     "Accepted",
+    "Gathering",
     "Reply",
     "accepted",
     "check_upload",
@@ -83,6 +84,56 @@ def _faults(reply: Reply, expected: State) -> dict[int, str]:
     return faults
 
 
+class Gathering:
+    """Replies that come part after part, always in the same order.
+
+    Means are added up as they come, so that memory does not grow with the number of parts. ``weight`` is that of all
+    clients that were asked; if some of them are dropped, the sum is scaled in the end.
+    """
+
+    def __init__(self, weight: float) -> None:
+        self._weight = weight
+        self._others: list[Accepted] = []
+        self._means: list[Accepted] = []
+        """without their uploads, except for a single one"""
+        self._total: State | None = None
+        """what the shares of several means add up to"""
+
+    def add(self, part: Accepted) -> None:
+        if not isinstance(part.uploads, Mean):
+            self._others.append(part)
+            return
+        if len(self._means) == 1:  # only now: a single mean is taken as it is
+            self._add(self._means.pop())
+        if self._total is not None:
+            self._add(part)
+        else:
+            self._means.append(part)
+
+    def _add(self, part: Accepted) -> None:
+        assert isinstance(part.uploads, Mean)
+        mean, share = part.uploads.value, float(part.weights.sum() / self._weight)
+        if self._total is None:
+            self._total = mean.map(lambda v: share * v)
+        else:
+            total = self._total.flat
+            for name, leaf in mean.flat.items():
+                total[name].add_(leaf, alpha=share)
+        self._means.append(replace(part, uploads=None))
+
+    def parts(self) -> list[Accepted]:
+        """All that was gathered, the means as one; only to be called when all have come."""
+        if self._total is None:
+            return self._others + self._means
+        weights = np.concatenate([part.weights for part in self._means])
+        if (weight := float(weights.sum())) != self._weight:
+            self._total = self._total.map(lambda v: v.mul_(self._weight / weight))
+            self._weight = weight
+        clients = [client for part in self._means for client in part.clients]
+        dropped = {client: why for part in self._means for client, why in part.dropped.items()}
+        return [*self._others, Accepted(clients, weights, Mean(self._total), dropped)]
+
+
 def gathered(parts: Sequence[Accepted], each: bool) -> Uploads | None:
     """The uploads of all parts in client order: of ``each`` client if asked for and available, otherwise their mean.
 
@@ -95,7 +146,7 @@ def gathered(parts: Sequence[Accepted], each: bool) -> Uploads | None:
     clients = np.array([client for part in parts for client in part.clients])
     order = torch.from_numpy(np.argsort(clients, kind="stable"))
     weights = torch.from_numpy(np.concatenate([part.weights for part in parts]))[order]
-    received = (_rows(parts, order) if each else None) or Mean(_mean_of_means(parts))
+    received = (_rows(parts, order) if each else None) or _mean_of_means(parts, float(weights.sum()))
     return Uploads(clients[order.numpy()].tolist(), weights, received)
 
 
@@ -108,15 +159,13 @@ def _rows(parts: Sequence[Accepted], order: Tensor) -> Each | None:
     return Each(uploads[0].unflat({k: torch.cat([part[k] for part in leaves])[order] for k in leaves[0]}))
 
 
-def _mean_of_means(parts: Sequence[Accepted]) -> State:
-    means = [_mean(part.uploads, part.weights) for part in parts if part.uploads is not None]
-    total_weight = np.concatenate([part.weights for part in parts]).sum()
-    share = [float(part.weights.sum() / total_weight) for part in parts]
-    total = {k: share[0] * v for k, v in means[0].flat.items()}
-    for mean, scale in zip(means[1:], share[1:], strict=True):
-        for name, leaf in mean.flat.items():
-            total[name].add_(leaf, alpha=scale)
-    return means[0].unflat(total)
+def _mean_of_means(parts: Sequence[Accepted], weight: float) -> Mean:
+    gathering = Gathering(weight)
+    for part in parts:
+        gathering.add(part.averaged())
+    (found,) = gathering.parts()
+    assert isinstance(found.uploads, Mean)
+    return found.uploads
 
 
 def _mean(uploads: Each | Mean, weights: np.ndarray) -> State:

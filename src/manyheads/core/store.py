@@ -1,178 +1,87 @@
-"""The store of personal states: one record per client, on disk; only the sampled clients' are in memory.
+"""The store of personal states: one record per client, on disk; only those of a few clients are in memory at a time.
 
-A sparse file holds three slots, each with room for every client. A client's state is written to a slot that neither of
-the last two checkpoints uses for this client, and each checkpoint contains a table of every client's slot. So a run
-killed at any instant finds the states of its last checkpoint, or of the one before it, byte for byte, without ever
-having copied the store.
-The file is a valid safetensors file. Reads and writes go through the file descriptor, not a memory map: a full disk is
-then an error instead of a crash, and memory does not grow with the clients that have taken part. Adjacent records are
-read and written together.
+The file (:mod:`manyheads.core.state_file`) holds three slots, each with room for every client. A client's state is
+written to a slot that neither of the last two checkpoints uses for this client, and each checkpoint contains a table of
+every client's slot. So a run killed at any instant finds the states of its last checkpoint, or of the one before it,
+byte for byte, without ever having copied the store.
+The tables are kept by one process. Others may read and write the file where it says (:meth:`PersonalStore.places`); what
+they wrote counts when it is accepted.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
-import os
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from manyheads.core.errors import Damaged, UserError
-from manyheads.core.files import writing
-from manyheads.core.trees import State, aligned
+from manyheads.core.errors import Damaged
+from manyheads.core.state_file import SLOTS, Layout, Places, StateFile, Written
+from manyheads.core.trees import State
 
-__all__ = ["Layout", "PersonalStore"]
+__all__ = ["PersonalStore"]
 
-Whole = TypeVar("Whole", int, np.ndarray)
-SLOTS = 3
-_ALIGN = 8
-
-
-@contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise Damaged(f"{path} cannot be read: {error.strerror or error}") from None
-
-
-class Layout:
-    """The layout of a state in a record of bytes."""
-
-    def __init__(self, template: State) -> None:
-        self.template = template
-        self.fields: list[tuple[str, torch.dtype, tuple[int, ...], int, int]] = []
-        offset = 0
-        for name, leaf in template.flat.items():
-            size = leaf.numel() * leaf.element_size()
-            self.fields.append((name, leaf.dtype, tuple(leaf.shape), offset, size))
-            offset += -(-size // _ALIGN) * _ALIGN
-        self.nbytes = offset
-
-    def pack(self, state: State) -> np.ndarray:
-        """[C] clients' states as [C, nbytes] bytes."""
-        leaves = state.flat
-        clients = len(next(iter(leaves.values()))) if leaves else 0
-        records = np.zeros((clients, self.nbytes), np.uint8)
-        for name, dtype, shape, offset, size in self.fields:
-            leaf = leaves[name]
-            if leaf.dtype != dtype or leaf.shape[1:] != shape:
-                raise UserError(
-                    f"personal state {name} changed its form",
-                    given=(leaf.dtype, tuple(leaf.shape[1:])),
-                    allowed=f"{dtype} {shape}",
-                )
-            flat = leaf.detach().cpu().contiguous().reshape(clients, -1)
-            records[:, offset : offset + size] = flat.view(torch.uint8).numpy()
-        return records
-
-    def unpack(self, records: np.ndarray) -> State:
-        """The states in [C, nbytes] bytes."""
-        leaves: dict[str, Tensor] = {}
-        for name, dtype, shape, offset, size in self.fields:
-            flat = aligned(torch.from_numpy(np.ascontiguousarray(records[:, offset : offset + size])))
-            leaves[name] = flat.view(dtype).reshape(len(records), *shape)
-        return self.template.unflat(leaves)
+COPIED = 64 * 2**20
+"""bytes that are copied at a time to another store"""
 
 
 class PersonalStore:
     """Personal states of a population, read and written for a few clients at a time."""
 
-    def __init__(self, path: Path, initial: State, clients: int, *, read_only: bool = False) -> None:
-        self.layout = Layout(initial)
-        self.path = path
+    def __init__(
+        self, path: Path, initial: State, clients: int, *, read_only: bool = False, shared: bool = False
+    ) -> None:
+        self.file = StateFile(path, initial, clients, read_only=read_only)
         self.slot = np.zeros(clients, np.uint8)
         """for each client, 1 + the slot that holds its state; 0 if it was never written"""
         self.crc = np.zeros(clients, np.uint32)
         self._kept = [self.slot.copy(), self.slot.copy()]
-        self._initial = self.layout.pack(initial.map(lambda v: v.unsqueeze(0))) if self.layout.nbytes else None
-        self._file = -1
-        if self.layout.nbytes:
-            self._open(clients, read_only)
+        self._shared = shared
+        """whether those who work with the states can read and write the file; otherwise they are given the states"""
 
-    def _open(self, clients: int, read_only: bool) -> None:
-        shape = [SLOTS, clients, self.layout.nbytes]
-        size = clients * SLOTS * self.layout.nbytes
-        layout = hashlib.sha256(repr(self.layout.fields).encode()).hexdigest()
-        records = {"dtype": "U8", "shape": shape, "data_offsets": [0, size]}
-        header = json.dumps({"__metadata__": {"layout": layout}, "records": records}).encode()
-        header += b" " * (-len(header) % 8)
-        start = len(header).to_bytes(8, "little") + header
-        self._start = len(start)
-        if self.path.exists() and not self.path.is_file():
-            raise Damaged(f"{self.path} cannot be read: it is no file")
-        with _reading(self.path) if read_only else writing(self.path):
-            self._file = os.open(self.path, os.O_RDONLY if read_only else os.O_RDWR | os.O_CREAT, 0o644)
-            found = os.pread(self._file, len(start), 0)
-            if not read_only and not found.strip(b"\0"):
-                os.pwrite(self._file, start, 0)
-            elif found != start:
-                self.close()
-                raise Damaged(
-                    f"{self.path} is damaged, or holds states of another form",
-                    fix="the model, the method or the version of manyheads is not the one it was made with",
-                )
-            if not read_only:
-                os.ftruncate(self._file, self._start + size)
+    @property
+    def layout(self) -> Layout:
+        return self.file.layout
+
+    @property
+    def path(self) -> Path:
+        return self.file.path
 
     def close(self) -> None:
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+        self.file.close()
 
-    def _offset(self, client: Whole, slot: Whole) -> Whole:
-        return self._start + ((slot - 1) * len(self.slot) + client) * self.layout.nbytes
+    def sync(self) -> None:
+        self.file.sync()
 
-    def _runs(self, clients: np.ndarray, slots: np.ndarray) -> Iterator[tuple[np.ndarray, int]]:
-        """Runs of clients whose records are adjacent, in the order of the file, with the position of the first."""
-        offsets = self._offset(clients, slots.astype(np.int64))
-        order = np.argsort(offsets, kind="stable")
-        for run in np.split(order, np.flatnonzero(np.diff(offsets[order]) != self.layout.nbytes) + 1):
-            yield run, int(offsets[run[0]])
+    def places(self, clients: Sequence[int]) -> Places:
+        """Where the states of these clients are in the file, and where their next ones go."""
+        ids = np.asarray(clients, np.int64)
+        return Places(ids, self.slot[ids], self._writable(ids))
 
-    def _record(self, client: int) -> bytes:
-        return os.pread(self._file, self.layout.nbytes, self._offset(client, int(self.slot[client])))
+    def given(self, clients: Sequence[int]) -> State | Places:
+        """What those are given who work with the states of these clients."""
+        return self.places(clients) if self._shared else self.read(clients)
 
     def read(self, clients: Sequence[int]) -> State:
         """The states of these clients; the initial state for those never written."""
-        if self._initial is None:
-            return self.layout.template
-        records = np.repeat(self._initial, len(clients), axis=0)
         ids = np.asarray(clients, np.int64)
-        seen = np.flatnonzero(self.slot[ids])
-        for run, offset in self._runs(ids[seen], self.slot[ids[seen]]) if len(seen) else ():
-            found = np.empty((len(run), self.layout.nbytes), np.uint8)
-            left = found.reshape(-1).data
-            while left.nbytes:  # one call reads 2 GB at most
-                done = os.preadv(self._file, [left], offset)
-                if not done:
-                    raise UserError(f"{self.path} is shorter than it was")
-                left, offset = left[done:], offset + done
-            records[seen[run]] = found
-        return self.layout.unpack(records)
+        return self.file.read(ids, self.slot[ids])
 
     def write(self, clients: Sequence[int], state: State) -> None:
-        if self._initial is None or not len(clients):
-            return
-        ids, records = np.asarray(clients, np.int64), self.layout.pack(state)
-        slots = self._writable(ids)
-        with writing(self.path):
-            for run, offset in self._runs(ids, slots):
-                left = memoryview(records[run].reshape(-1))
-                while left.nbytes:
-                    done = os.pwrite(self._file, left, offset)
-                    if not done:
-                        raise OSError(28, "No space left on device")
-                    left, offset = left[done:], offset + done
-        self.slot[ids] = slots
-        self.crc[ids] = [zlib.crc32(record) for record in records]
+        ids = np.asarray(clients, np.int64)
+        self.accept(clients, self.file.write(ids, self._writable(ids), state))
+
+    def accept(self, clients: Sequence[int], states: State | Written) -> None:
+        """Take over new states of these clients: from memory, or those that another process has written."""
+        if isinstance(states, State):
+            self.write(clients, states)
+        elif self.layout.nbytes:
+            ids = np.asarray(clients, np.int64)
+            self.slot[ids], self.crc[ids] = states
 
     def _writable(self, clients: np.ndarray) -> np.ndarray:
         """The slot to write each client's state to: the present one, or another if a checkpoint refers to it."""
@@ -189,11 +98,6 @@ class PersonalStore:
             "store/crc": torch.from_numpy(self.crc.view(np.int32).copy()),
         }
 
-    def sync(self) -> None:
-        if self._file >= 0:
-            with writing(self.path):
-                os.fsync(self._file)
-
     def committed(self) -> None:
         """Note that a checkpoint with the present tables is on disk; only it and the one before are protected now."""
         self._kept = [self.slot.copy(), self._kept[0]]
@@ -207,6 +111,9 @@ class PersonalStore:
             if zlib.crc32(self._record(int(client))) != self.crc[client]:
                 raise Damaged(f"personal state of client {client} in {self.path} is damaged")
 
+    def _record(self, client: int) -> bytes:
+        return self.file.record(client, int(self.slot[client]))
+
     def update_hash(self, digest: hashlib._Hash) -> None:
         """Add all personal states that were ever written to a hash, in client order."""
         for client in np.flatnonzero(self.slot) if self.layout.nbytes else []:
@@ -216,6 +123,7 @@ class PersonalStore:
     def copy_to(self, other: PersonalStore) -> None:
         """Write all states of this store to another one with the same layout."""
         seen = np.flatnonzero(self.slot).tolist()
-        for start in range(0, len(seen), 1000):
-            clients = seen[start : start + 1000]
+        step = max(1, COPIED // max(1, self.layout.nbytes))
+        for start in range(0, len(seen), step):
+            clients = seen[start : start + step]
             other.write(clients, self.read(clients))

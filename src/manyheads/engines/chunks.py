@@ -8,12 +8,14 @@ import numpy as np
 
 from manyheads.engines.ways import DIVIDED_ABOVE, STACK_BELOW, Mode
 
-__all__ = ["chunked", "chunked_to_predict"]
+__all__ = ["chunked", "chunked_to_predict", "predicted_together", "trained_together"]
 
 FEW = 64
 """chunks that keep the processes of a machine busy"""
 HELD = 64 * 2**20
 """bytes of personal states and samples in a chunk that is only to predict"""
+TOGETHER = 4_000_000
+"""parameters, of all clients, that are trained at a time: an algorithm holds some ten copies of them"""
 
 
 def chunked(clients: Sequence[int], sizes: np.ndarray, parameters: int, mode: Mode) -> list[list[int]]:
@@ -51,6 +53,21 @@ def chunked_to_predict(
     held = len(clients) * personal + int(sizes.sum()) * sample
     few = max(FEW, -(-held // HELD))
     return usual if len(usual) <= few else _divided(clients, sizes, few)
+
+
+def trained_together(parameters: int) -> int:
+    """How many clients of a chunk are trained at a time, for the sake of memory; with large models one after another.
+
+    >>> [trained_together(size) for size in (100_000, 1_000_000, 10_000_000)]
+    [40, 4, 1]
+    """
+    return max(1, TOGETHER // max(1, parameters))
+
+
+def predicted_together(personal: int, parameters: int, tuned: bool) -> int:
+    """The same for clients that are evaluated, with ``personal`` bytes of state each; fine-tuning is training."""
+    held = max(1, HELD // max(1, personal))
+    return min(held, trained_together(parameters)) if tuned else held
 
 
 def _divided(clients: Sequence[int], sizes: np.ndarray, count: int) -> list[list[int]]:

@@ -19,6 +19,7 @@ from typing import Any, Generic, TypeVar
 from manyheads.core.errors import InUse, UserError, first_line
 from manyheads.core.machine import version_of
 from manyheads.engines.engine import Engine
+from manyheads.engines.ordered import in_order
 from manyheads.engines.ray_actor import VERSIONS, Begun, Setting, actor_class, code_here
 from manyheads.engines.ray_connection import LOCAL, connected
 
@@ -123,7 +124,7 @@ class Actors(Generic[H]):
             raise UserError(
                 f"what is trained cannot be sent to other processes: {first_line(error)}", where="engine.executor"
             ) from error
-        self._numbers = count()
+        self._numbers, self._share = count(), share
         self._actors: list[Any] = []
         self._free: SimpleQueue[Any] = SimpleQueue()
         self._failure: Exception | None = None
@@ -133,12 +134,13 @@ class Actors(Generic[H]):
         for _ in range(share.actors):
             self._start()
 
-    def map(self, job: Callable[[H, C, T], R], common: C, tasks: Sequence[T]) -> Iterator[R]:
+    def map(self, job: Callable[[H, C, T], R], common: C, tasks: Sequence[T], large: bool = False) -> Iterator[R]:
         """The results of ``job(held, common, task)``, in the order of the tasks, each given to the next free actor."""
         import ray
 
         call = _Call(next(self._numbers), ray.put((job, common)))
-        return self._threads.map(lambda task: self._ask(call, task), tasks)
+        ahead = 2 * self._share.actors if large else None
+        return in_order(lambda task: self._threads.submit(self._ask, call, task), tasks, ahead)
 
     def close(self) -> None:
         """Kill the actors, whatever they are doing."""

@@ -38,8 +38,8 @@ R = TypeVar("R")
 class Executor(Protocol[H_co]):
     """Maps jobs over tasks."""
 
-    def map(self, job: Callable[[H_co, C, T], R], common: C, tasks: Sequence[T]) -> Iterator[R]:
-        """The results of ``job(held, common, task)``, in the order of the tasks."""
+    def map(self, job: Callable[[H_co, C, T], R], common: C, tasks: Sequence[T], large: bool = False) -> Iterator[R]:
+        """The results of ``job(held, common, task)``, in the order of the tasks; if they are ``large``, few wait."""
 
 
 class Ask(NamedTuple):
@@ -48,6 +48,7 @@ class Ask(NamedTuple):
     job: Callable[..., Any]
     common: Any
     tasks: Sequence[Any]
+    large: bool = False
 
 
 Asking: TypeAlias = Generator[Sequence[Ask], Sequence[Iterable[Any]], R]
@@ -72,7 +73,7 @@ class InProcess(Generic[H]):
     def __init__(self, held: H) -> None:
         self.held = held
 
-    def map(self, job: Callable[[H, C, T], R], common: C, tasks: Sequence[T]) -> Iterator[R]:
+    def map(self, job: Callable[[H, C, T], R], common: C, tasks: Sequence[T], large: bool = False) -> Iterator[R]:
         return (job(self.held, common, task) for task in tasks)
 
 
@@ -100,18 +101,18 @@ class Pool(Generic[H]):
         self._most, self._make, self._arguments, self._stack = most, make, arguments, stack
         self._alone = False
 
-    def map(self, job: Callable[[H, C, T], R], common: C, tasks: Sequence[T]) -> Iterator[R]:
+    def map(self, job: Callable[[H, C, T], R], common: C, tasks: Sequence[T], large: bool = False) -> Iterator[R]:
         if len(tasks) > 1 and self._patience > 0:
-            return self._begun_here(job, common, tasks)
+            return self._begun_here(job, common, tasks, large)
         if len(tasks) > 1 and not self._alone and self._can_be_sent((job, common, tasks[0])):
-            return self._workers.map(job, common, tasks)
-        return self.here.map(job, common, tasks)
+            return self._workers.map(job, common, tasks, large)
+        return self.here.map(job, common, tasks, large)
 
-    def _begun_here(self, job: Callable[[H, C, T], R], common: C, tasks: Sequence[T]) -> Iterator[R]:
+    def _begun_here(self, job: Callable[[H, C, T], R], common: C, tasks: Sequence[T], large: bool) -> Iterator[R]:
         """Do task after task as long as we are patient, and leave the rest to the processes."""
         for done, task in enumerate(tasks):
             if self._patience <= 0:
-                yield from self.map(job, common, tasks[done:])
+                yield from self.map(job, common, tasks[done:], large)
                 return
             started = time.monotonic()
             result = job(self.here.held, common, task)

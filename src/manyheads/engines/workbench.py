@@ -1,4 +1,4 @@
-"""What each process that trains clients holds: an algorithm, a model and the data of all clients."""
+"""What each process that trains clients holds: an algorithm, a model, the data of all clients and the file of their states."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from manyheads.core.errors import UserError
 from manyheads.core.optim import FineTune
 from manyheads.core.randomness import Purpose
 from manyheads.core.rounds import LOCAL
+from manyheads.core.state_file import Places, StateFile, Written
 from manyheads.core.tasks import TASKS, Task
 from manyheads.core.trees import State, Tree
 from manyheads.data import Federation, Samples
@@ -57,6 +58,9 @@ class Members:
     def of(cls, rows: Sequence[int], first_address: int = 0) -> Members:
         return cls(list(rows), [first_address + row for row in rows])
 
+    def take(self, here: slice) -> Members:
+        return Members(self.rows[here], self.addresses[here])
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -81,10 +85,11 @@ class Workbench:
         device: str,
         keep: Keep,
         class_weights: Weighing = "none",
+        states: StateFile | None = None,
     ) -> None:
         self.algorithm, self.model, self.federation, self.mode = algorithm, model, federation, mode
         self.device = torch.device(device)
-        self.keep, self.class_weights = keep, class_weights
+        self.keep, self.class_weights, self.states = keep, class_weights, states
         model.module.to(self.device)
 
     def data(
@@ -101,6 +106,18 @@ class Workbench:
             everyone = self.federation.train.y if self.class_weights == "balanced" else None
             weight = sample_weights(federation.train.select(rows), federation.outputs, everyone)
         return self.data(federation.train, rows, federation.augment, weight)
+
+    def read(self, kept: State | Places) -> State:
+        """The personal states of some clients: those that came with a task, or those that are in the file."""
+        if isinstance(kept, State):
+            return kept
+        assert self.states is not None
+        return self.states.read(kept.clients, kept.now)
+
+    def write(self, places: Places, states: State) -> Written:
+        """Write new personal states to the file; they count when the process that keeps its tables accepts them."""
+        assert self.states is not None
+        return self.states.write(places.clients, places.next, states)
 
     def on_device(self, state: State) -> State:
         return state.map(lambda v: v.to(self.device))
@@ -135,7 +152,8 @@ def at_work(bench: Workbench, engine: Engine) -> Iterator[Executor[Workbench]]:
     on_ray = engine.executor == "ray"
     task = TASKS.find(bench.federation.task)
     device = "auto" if on_ray else str(bench.device)  # an actor uses the GPU that Ray gives it
-    settings = (bench.mode, device, bench.keep, bench.class_weights)
+    states = None if on_ray else bench.states  # an actor may be on another machine
+    settings = (bench.mode, device, bench.keep, bench.class_weights, states)
     with ExitStack() as files:
 
         def arguments() -> tuple[Any, ...]:
@@ -158,10 +176,14 @@ def _workbench(
     device: str,
     keep: Keep,
     class_weights: Weighing,
+    states: StateFile | None,
 ) -> Workbench:
     TASKS.register(task)  # a user's own task is not registered in a new process
+    if states is not None:
+        states.hold()
     federation = Federation.load(source) if isinstance(source, str) else source
-    return Workbench(algorithm, model, federation, mode, Engine(device=device).resolved_device(), keep, class_weights)
+    device = Engine(device=device).resolved_device()
+    return Workbench(algorithm, model, federation, mode, device, keep, class_weights, states)
 
 
 def tried_on(model: Model, federation: Federation) -> TriedModel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import pickle
 import threading
@@ -22,6 +23,7 @@ import torch
 
 from manyheads.core.errors import UserError
 from manyheads.core.interrupts import held, leave_to_parent
+from manyheads.engines.ordered import in_order
 
 __all__ = ["Workers", "portable"]
 
@@ -31,17 +33,19 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True)
 class _Call:
     """One call of ``map``: its job and the argument common to its tasks, pickled, which each worker receives once."""
 
+    number: int
     common: Packed
 
 
 @dataclass
 class _Worker:
     pipe: Connection
-    told: _Call | None = None
+    told: int = -1
+    """number of the call whose common argument it has"""
 
 
 class Workers(Generic[H]):
@@ -55,6 +59,7 @@ class Workers(Generic[H]):
         self._processes: list[Any] = []
         self._free: SimpleQueue[_Worker] = SimpleQueue()
         self._threads = ThreadPoolExecutor(most)
+        self._numbers = itertools.count()
 
     def _start_for(self, tasks: int) -> None:
         """Start processes until there is one for each task, or as many as there may be."""
@@ -87,21 +92,22 @@ class Workers(Generic[H]):
         self._processes.append(process)
         self._free.put(_Worker(here))
 
-    def map(self, job: Callable[[H, C, T], R], common: C, tasks: Sequence[T]) -> Iterator[R]:
+    def map(self, job: Callable[[H, C, T], R], common: C, tasks: Sequence[T], large: bool = False) -> Iterator[R]:
         """The results of ``job(held, common, task)``, in the order of the tasks, each given to the next free worker."""
-        call = _Call(_packed((job, common)))
+        call = _Call(next(self._numbers), _packed((job, common)))
         self._start_for(len(tasks))
-        return self._threads.map(lambda task: self._ask(call, task), tasks)
+        ahead = 2 * len(self._processes) if large else None
+        return in_order(lambda task: self._threads.submit(self._ask, call, task), tasks, ahead)
 
     def _ask(self, call: _Call, task: Any) -> Any:
         packed = _packed(task)  # may fail, so before anything is sent: a worker must not wait for the rest
         worker = self._free.get()
         try:
-            news = worker.told is not call
+            news = worker.told != call.number
             worker.pipe.send(news)
             if news:
                 _send(worker.pipe, call.common)
-                worker.told = call
+                worker.told = call.number  # not the call itself, which holds the server's state
             _send(worker.pipe, packed)
             error, result = _receive(worker.pipe)
         except (EOFError, OSError):
@@ -171,11 +177,14 @@ def _serve(parent: Connection, parent_id: int, make: Callable[..., Any], argumen
     failure: Exception | None = None
     try:
         held = make(*arguments)
+        if os.getppid() != parent_id:  # what was made may have hold of files, too late for a run that goes on with them
+            return
     except Exception as error:
         failure = error  # sent in reply to the first task
     with suppress(EOFError, ConnectionError):  # the parent is gone
         while True:
             if parent.recv():
+                job = common = None  # let go of before the next one takes memory; so are task and answer below
                 job, common = _receive(parent)
             task = _receive(parent)
             try:
@@ -185,6 +194,7 @@ def _serve(parent: Connection, parent_id: int, make: Callable[..., Any], argumen
             except Exception as error:
                 answer = _packed((portable(error, f"worker process {os.getpid()}"), None))
             _send(parent, answer)
+            del task, answer
 
 
 def portable(error: Exception, where: str) -> Exception:

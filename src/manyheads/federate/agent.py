@@ -247,7 +247,7 @@ class _Client:
         states, round = self.states, Round(**ask["round"])
         kept = states.read(int(ask["version"])).map(lambda v: v.unsqueeze(0))
         common = Broadcast(round, state_of(taken("down/", given)), State(), ask["weighting"])
-        done = reply_of(self.bench, common, Chunk(self.members, state_of(taken("own/", given)), kept))
+        done = reply_of(self.bench, common, Chunk(self.members, state_of(taken("own/", given)), kept, 1))
         failed = done.reply.failed.get(self.federation.first)
         if not failed:
             states.write(round.index, done.kept.map(lambda v: v[0]))
@@ -275,7 +275,7 @@ class _Client:
         size = int(getattr(self.federation, what.split).sizes[0])
         if size < self.agent.policy.min_count:  # too few to say anything of
             return {"samples": 0, "metrics": {}}, {}
-        common = ToEvaluate(Round(**ask["round"]), what, state_of(taken("server/", given)), metrics)
+        common = ToEvaluate(Round(**ask["round"]), what, state_of(taken("server/", given)), metrics, 1)
         scores = evaluate_chunk(self.bench, common, (self.members, kept))
         measured = {
             name: float(found.values[0]) if found.defined[0] else None for name, found in scores.metrics.items()

@@ -15,6 +15,7 @@ from manyheads.core.errors import Diverged, UserError
 from manyheads.core.replies import Accepted, Reply, accepted
 from manyheads.core.rounds import weights_of
 from manyheads.core.settings import as_dict
+from manyheads.core.state_file import Places
 from manyheads.core.trees import State
 from manyheads.data import Federation
 from manyheads.engines.executor import Ask, Asking
@@ -154,7 +155,7 @@ def _training(trial: Trial, common: Broadcast, chunks: Sequence[Chunk]) -> dict[
     return pieces
 
 
-def _evaluation(trial: Trial, common: ToEvaluate, tasks: Sequence[tuple[Members, State]]) -> dict[int, _Piece]:
+def _evaluation(trial: Trial, common: ToEvaluate, tasks: Sequence[tuple[Members, State | Places]]) -> dict[int, _Piece]:
     server, what = prefixed("server/", common.server), common.what
     asked = {
         "kind": what.kind,
@@ -169,7 +170,8 @@ def _evaluation(trial: Trial, common: ToEvaluate, tasks: Sequence[tuple[Members,
     }
 
 
-def _facts(trial: Trial, job: str, round: Any, versions: State, row: int) -> Facts:
+def _facts(trial: Trial, job: str, round: Any, versions: State | Places, row: int) -> Facts:
+    assert isinstance(versions, State)
     return {"trial": trial.key, "job": job, "round": round.__dict__, "version": int(versions.version[row])}
 
 
@@ -213,10 +215,16 @@ def _of_ask(
 
 def _results(training: InStep, ask: Ask, found: Mapping[int, Facts | str], link: Link) -> list[Any]:
     """What the training expects for each of its tasks, with every site's part checked."""
-    if ask.job is train_chunk:
-        each = training.trial.algorithm.reads_each or bool(training.trial.training.monitor)
-        return [_trained(training, ask.common, chunk, found, each, link) for chunk in ask.tasks]
-    return [_scores(ask.common, members, found) for members, _ in ask.tasks]
+    if ask.job is not train_chunk:
+        return [_scores(ask.common, members, found) for members, _ in ask.tasks]
+    algorithm, whole = training.trial.algorithm, training.federation.train.sizes
+    each = algorithm.reads_each or bool(training.trial.training.monitor)
+    results = []
+    for chunk in ask.tasks:  # averaged in the same groups as in a simulation
+        weight = weights_of(algorithm, whole[chunk.members.rows], ask.common.weighting).sum()
+        pieces = [chunk] if each else chunk.pieces()
+        results.append(Trained.joined((_trained(training, ask.common, p, found, each, link) for p in pieces), weight))
+    return results
 
 
 def _trained(
@@ -276,7 +284,7 @@ def _stacked(uploads: Sequence[State], form: State) -> State:
 
 def _nothing() -> Trained:
     nobody = np.zeros(0)
-    return Trained(Accepted([], nobody, None, {}), State(), nobody, nobody)
+    return Trained(Accepted([], nobody, None, {}), State(version=torch.zeros(0, dtype=torch.int64)), nobody, nobody)
 
 
 def _scores(common: ToEvaluate, members: Members, found: Mapping[int, Facts | str]) -> Scores:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Mapping
 
 import torch
@@ -61,8 +62,11 @@ class Probe:
         """Whether ``a`` and ``b`` are equal up to rounding, relative to the largest entry of ``b``."""
         if a.shape != b.shape:
             return False
-        finite = b[b.isfinite()]
-        largest = float(finite.abs().max()) if finite.numel() else 0.0
+        low, high = map(float, b.aminmax()) if b.numel() else (0.0, 0.0)
+        if not (math.isfinite(low) and math.isfinite(high)):
+            finite = b[b.isfinite()]
+            low, high = map(float, finite.aminmax()) if finite.numel() else (0.0, 0.0)
+        largest = max(-low, high)
         tolerance = 1e-7 if self._dtype == torch.float64 else 1e-3
         return torch.allclose(a, b, rtol=0, atol=tolerance * largest + 1e-12, equal_nan=True)
 

@@ -155,12 +155,18 @@ def _mixes(probe: Probe) -> bool:
             return True
         slope = noise(1, out.reshape(len(out), -1))
         together, gradient = probe.gradient(params, x, slope)
-        alone = [probe.gradient(params, x[i : i + 1], slope[i : i + 1]) for i in range(len(x))]
+        outputs: list[Tensor] = []
+        added: dict[str, Tensor] = {}
+        for i in range(len(x)):  # added up at once: a gradient of a large model takes a lot of memory
+            alone, own = probe.gradient(params, x[i : i + 1], slope[i : i + 1])
+            outputs.append(alone)
+            for name, value in own.items():
+                added[name] = added[name] + value if name in added else value
+            del own
     finally:
         for layer, rate in zip(dropout, rates, strict=True):
             layer.p = rate
-    added = {k: torch.stack([g[k] for _, g in alone]).sum(dim=0) for k in gradient}
-    return not (probe.close(torch.cat([o for o, _ in alone]), together) and probe.all_close(added, gradient))
+    return not (probe.close(torch.cat(outputs), together) and probe.all_close(added, gradient))
 
 
 def _why_not_stacked(probe: Probe, random: bool, mixes: bool) -> str:
@@ -196,18 +202,27 @@ def _chain(probe: Probe) -> Chain | None:
 def _stack_agrees(probe: Probe, stacked: Callable[[dict[str, Tensor], Tensor], Tensor]) -> bool:
     """Whether two clients, each with its own parameters and samples, give the same stacked as one after the other."""
     xs = [probe.x, probe.x.flip(0)]
-    two = {k: torch.stack([params[k] for params in probe.sets]).requires_grad_() for k in probe.sets[0]}
     for train in (False, True):
         probe.module.train(train)
-        out = stacked(two, torch.stack(xs)).reshape(2, len(probe.x), -1)
-        slope = noise(1, out)
-        found = torch.autograd.grad((out * slope).sum(), list(two.values()), materialize_grads=True)
+        out, slope, found = _stacked_gradient(probe, stacked, torch.stack(xs))
         for client, (params, x) in enumerate(zip(probe.sets, xs, strict=True)):
             alone, gradient = probe.gradient(params, x, slope[client])
-            here = {k: g[client] for k, g in zip(two, found, strict=True)}
-            if not (probe.close(out[client].detach(), alone) and probe.all_close(here, gradient)):
+            here = {k: g[client] for k, g in found.items()}
+            if not (probe.close(out[client], alone) and probe.all_close(here, gradient)):
                 return False
+            del gradient, here
     return True
+
+
+def _stacked_gradient(
+    probe: Probe, stacked: Callable[[dict[str, Tensor], Tensor], Tensor], x: Tensor
+) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    """Outputs of two clients' models, stacked, noise of their shape, and the gradient of the inner product of the two."""
+    two = {k: torch.stack([params[k] for params in probe.sets]).requires_grad_() for k in probe.sets[0]}
+    out = stacked(two, x).reshape(2, len(probe.x), -1)
+    slope = noise(1, out)
+    found = torch.autograd.grad((out * slope).sum(), list(two.values()), materialize_grads=True)
+    return out.detach(), slope, dict(zip(two, found, strict=True))
 
 
 # -- the head ----------------------------------------------------------------------------------------------------------

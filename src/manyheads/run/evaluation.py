@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from manyheads.core.contract import Algorithm, Round
+from manyheads.core.state_file import Places
 from manyheads.core.store import PersonalStore
 from manyheads.core.tasks import task_named
 from manyheads.core.trees import State
 from manyheads.data import Federation
-from manyheads.engines.chunks import chunked, chunked_to_predict
+from manyheads.engines.chunks import chunked, chunked_to_predict, predicted_together
 from manyheads.engines.executor import Ask, Asking
 from manyheads.engines.jobs import ToEvaluate, evaluate_chunk
 from manyheads.engines.workbench import Members
@@ -87,10 +88,10 @@ class Evaluator:
             if tuned:
                 yield replace(last, model="finetuned", who="new")
 
-    def _personal(self, server: State, clients: list[int], new: bool) -> State:
+    def _personal(self, server: State, clients: list[int], new: bool) -> State | Places:
         """The personal states of these clients, or the initial ones of new clients."""
         if not new:
-            return self.store.read(clients)
+            return self.store.given(clients)
         fresh = self.algorithm.newcomer(self.model.params, server)
         return fresh.map(lambda v: v.expand(len(clients), *v.shape))
 
@@ -116,16 +117,15 @@ class _Wanted:
         federation, clients = evaluator._evaluated(protocol, cohort)
         sizes = getattr(federation, protocol.split).sizes
         work = clients, sizes[clients], evaluator.model.params.all.numel, training.engine.mode
-        if what.tune.scope == "none":
-            x, personal = federation.train.x, evaluator.store.layout.nbytes
-            chunks = chunked_to_predict(*work, personal, x[:1].nbytes)
-        else:
-            chunks = chunked(*work)
+        personal, tuned = evaluator.store.layout.nbytes, what.tune.scope != "none"
+        sample = federation.train.x[:1].nbytes
+        chunks = chunked(*work) if tuned else chunked_to_predict(*work, personal, sample)
         first = len(whole) if new else 0  # new clients have addresses, and thus draws, of their own
         tasks = [(Members.of(rows, first), evaluator._personal(server, rows, new)) for rows in chunks]
         further = protocol.is_reported(round.index, training.rounds)
         metrics = tuple(metrics_for(task_named(federation.task), protocol.metrics, further))
-        common = ToEvaluate(round, what, evaluator.algorithm.for_models(server), metrics)
+        together = predicted_together(personal, evaluator.model.params.all.numel, tuned)
+        common = ToEvaluate(round, what, evaluator.algorithm.for_models(server), metrics, together)
         ids = np.concatenate([np.array(c) for c in chunks])
         return cls(evaluator, protocol, ids, metrics, Ask(evaluate_chunk, common, tasks))
 

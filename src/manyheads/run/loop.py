@@ -15,14 +15,14 @@ from manyheads.core.contract import Algorithm, Round, Uploads
 from manyheads.core.errors import Diverged, UserError
 from manyheads.core.history import History
 from manyheads.core.randomness import Purpose, generator
-from manyheads.core.replies import Accepted, gathered
+from manyheads.core.replies import Accepted, Gathering, gathered
 from manyheads.core.round_end import RoundEnd
-from manyheads.core.rounds import NoUploads, ServerRound, likely_cause, server_round
+from manyheads.core.rounds import NoUploads, ServerRound, likely_cause, server_round, weights_of
 from manyheads.core.store import PersonalStore
 from manyheads.core.tasks import task_named
 from manyheads.core.trees import State
 from manyheads.data import Federation
-from manyheads.engines.chunks import chunked
+from manyheads.engines.chunks import chunked, trained_together
 from manyheads.engines.executor import Ask, Asking
 from manyheads.engines.jobs import Broadcast, Chunk, train_chunk
 from manyheads.engines.workbench import Members
@@ -111,16 +111,22 @@ class Loop:
         cohort = sample_cohort(self.training, len(self.federation), index, self.algorithm.everyone(index))
         round = Round(index, self.training.seed, len(self.federation), len(cohort), self.training.rate(index))
         common, chunks = self._broadcast(round), self._chunks(round, cohort)
-        losses, passes, parts = [], [], []
-        (answers,) = yield [Ask(train_chunk, common, chunks)]
+        weights = weights_of(self.algorithm, self.federation.train.sizes[cohort], common.weighting)
+        losses, passes, gathering = [], [], Gathering(float(weights.sum()))
+        (answers,) = yield [Ask(train_chunk, common, chunks, large=True)]
         for trained in answers:
             losses.append(trained.losses)
             passes.append(trained.passes)
-            parts.append(trained.accepted)
+            gathering.add(trained.accepted)
             if trained.accepted.clients:
-                self.store.write(trained.accepted.clients, trained.kept)
+                self.store.accept(trained.accepted.clients, trained.kept)
+            del trained  # frees its mean before the next one comes
+        parts = gathering.parts()
         after = self._server_round(parts, round)
+        sent = common.download.nbytes * len(cohort) + sum(chunk.own.nbytes for chunk in chunks)
+        received = common.expected.nbytes * len(cohort)
         self.server = after.server
+        del common, chunks, answers, gathering  # the state before, which nobody needs in the evaluation
         found = np.concatenate(losses)
         found = found[np.isfinite(found)]
         record: dict[str, Any] = {
@@ -130,8 +136,8 @@ class Loop:
             "train_loss": task_named(self.federation.task).reported * float(found.mean()) if len(found) else None,
             "dropped": [{"client": c, "why": why} for c, why in sorted(after.dropped.items())],
             "passes": float(np.concatenate(passes).mean()),
-            "bytes_down": common.download.nbytes * len(cohort) + sum(chunk.own.nbytes for chunk in chunks),
-            "bytes_up": common.expected.nbytes * len(cohort),
+            "bytes_down": sent,
+            "bytes_up": received,
             "seconds": time.perf_counter() - started,
         }
         end = RoundEnd(record, self.server, partial(_uploads, parts), self.store.read)
@@ -156,7 +162,10 @@ class Loop:
         sizes = self.federation.train.sizes[cohort]
         parts = chunked(cohort, sizes, self.model.params.all.numel, self.training.engine.mode)
         each = self.algorithm.download_each
-        return [Chunk(Members.of(rows), each(self.server, rows, round), self.store.read(rows)) for rows in parts]
+        together = trained_together(self.model.params.all.numel)
+        return [
+            Chunk(Members.of(rows), each(self.server, rows, round), self.store.given(rows), together) for rows in parts
+        ]
 
     def _server_round(self, parts: Sequence[Accepted], round: Round) -> ServerRound:
         try:

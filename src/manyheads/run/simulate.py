@@ -111,7 +111,7 @@ def run_training(
     with begun(algorithm, model, federation, training, made, out, resume, say) as loop:
         keep = Keep(local=training.evaluate.model == "local", each=algorithm.reads_each or bool(training.monitor))
         engine = training.engine
-        settings = (engine.mode, engine.resolved_device(), keep, training.class_weights)
+        settings = (engine.mode, engine.resolved_device(), keep, training.class_weights, loop.store.file)
         with at_work(Workbench(algorithm, loop.model, federation, *settings), engine) as executor:
             answered(loop.run(on_round or (lambda _: None), enough), executor)
     return loop.result(model)
@@ -147,7 +147,8 @@ def begun(
         directory.lock()
         directory.require_checkpoints()
         initial = training.client_state(algorithm, model.params) if kept is None else kept
-        store = PersonalStore(directory.store_path, initial, len(federation))
+        here = kept is None and training.engine.executor == "local"  # others cannot open files of this machine
+        store = PersonalStore(directory.store_path, initial, len(federation), shared=here)
         server = first_state(algorithm, model.params, len(federation))
         history = History(directory.history_path, of=directory.settings)
         if resume:
