@@ -39,7 +39,7 @@ FEW_SAMPLES = 100
 FineTuning = Annotated[
     str | None,
     typer.Option(
-        help="head:10 (epochs), all:5, head:200steps  "
+        help="head:10 (epochs), all:5, head:200steps, knn:10 (neighbours)  "
         r"\[default: the run's setting, else the method's, else 10 epochs of what suits it, at least 300 steps]",
         show_default=False,
     ),
@@ -178,6 +178,10 @@ def _number(value: float | None) -> str:
 
 def _training(facts: dict[str, Any]) -> str:
     tune = facts["finetune"]
+    if tune["scope"] == "knn":
+        return (
+            f"mixed with its {tune['neighbours']} nearest training samples ({CHOSEN_BY[facts['finetune_chosen_by']]})"
+        )
     amount = f"{tune['steps']} steps" if tune["steps"] else f"{tune['epochs']} epochs"
     part = {"head": "its head", "lp-ft": "its head, then all of it,"}.get(tune["scope"], "all of it")
     return f"{part} trained for {amount}, step size {tune['lr']:g} ({CHOSEN_BY[facts['finetune_chosen_by']]})"
