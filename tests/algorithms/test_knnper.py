@@ -54,7 +54,7 @@ class Oracle:
         self.answers = np.eye(CLASSES)[y]
 
     def probabilities(self, weight):
-        near = [neighbours(z, self.known, self.answers, self.tune.neighbours, self.tune.scale) for z in self.z]
+        near = [neighbours(z, self.known, self.answers, *self.tune.knn) for z in self.z]
         return np.array([weight * n + (1 - weight) * softmax(o) for n, o in zip(near, self.out, strict=True)])
 
     def weight(self):
@@ -64,11 +64,7 @@ class Oracle:
         near = []
         for j in range(len(self.y)):
             others = [i for i in range(len(self.y)) if i != j]
-            near.append(
-                neighbours(
-                    self.known[j], self.known[others], self.answers[others], self.tune.neighbours, self.tune.scale
-                )
-            )
+            near.append(neighbours(self.known[j], self.known[others], self.answers[others], *self.tune.knn))
         losses = []
         for weight in np.arange(10) / 10:
             mix = [weight * n + (1 - weight) * softmax(o) for n, o in zip(near, self.trained, strict=True)]

@@ -15,7 +15,9 @@ from manyheads.cli.formats import Formats, formats_of
 from manyheads.cli.output import Plain, bold
 from manyheads.cli.typed import OwnAlgorithm, OwnModel, import_own
 from manyheads.core.errors import UserError
+from manyheads.core.optim import FineTune
 from manyheads.core.plain import to_json, visible
+from manyheads.core.settings import build
 from manyheads.core.tasks import task_named
 from manyheads.metrics import Metric, metrics_for
 from manyheads.onboarding import personalize as make_personal
@@ -179,9 +181,7 @@ def _number(value: float | None) -> str:
 def _training(facts: dict[str, Any]) -> str:
     tune = facts["finetune"]
     if tune["scope"] == "knn":
-        return (
-            f"mixed with its {tune['neighbours']} nearest training samples ({CHOSEN_BY[facts['finetune_chosen_by']]})"
-        )
+        return f"{build(FineTune, tune, where='finetune').describe()} ({CHOSEN_BY[facts['finetune_chosen_by']]})"
     amount = f"{tune['steps']} steps" if tune["steps"] else f"{tune['epochs']} epochs"
     part = {"head": "its head", "lp-ft": "its head, then all of it,"}.get(tune["scope"], "all of it")
     return f"{part} trained for {amount}, step size {tune['lr']:g} ({CHOSEN_BY[facts['finetune_chosen_by']]})"

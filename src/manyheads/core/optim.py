@@ -77,9 +77,17 @@ class FineTune:
     """momentum, of sgd"""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     """weight decay"""
-    neighbours: Neighbours = 10
-    scale: Scale = 1.0
+    neighbours: Neighbours | None = None
+    """of knn: nearest training samples that have a say; 10 unless given"""
+    scale: Scale | None = None
+    """of knn: distance of features over which their say falls by a factor e; 1 unless given"""
     weight: Weight = None
+    """of knn: their weight in a prediction; unless given, each client's own choice"""
+
+    @property
+    def knn(self) -> tuple[int, float]:
+        """Number of neighbours and scale. Both are None by default, which leaves them out of the settings of most runs."""
+        return self.neighbours or 10, self.scale or 1.0
 
     @property
     def opt(self) -> SGD | TorchOptimizer:
@@ -96,7 +104,7 @@ class FineTune:
         """In words."""
         if self.scope == "knn":
             weight = "weights by leave-one-out" if self.weight is None else f"weight {self.weight:g}"
-            return f"with its {self.neighbours} nearest training samples ({weight})"
+            return f"with its {self.knn[0]} nearest training samples ({weight})"
         amount = f"{self.steps} steps" if self.steps else f"{self.epochs} epochs"
         named = {"head": "the head", "all": "the whole model"}
         return "after fine-tuning " + ", then ".join(f"{named[part]} for {amount}" for part in self.parts)

@@ -71,15 +71,14 @@ def _memories(cohort: LocalCohort, model: TriedModel, params: Tree, tune: FineTu
     model.module.train()
     answers = data.task.answers(data.y, out[:1].numel())
     assert answers is not None
-    answers = answers.to(out.dtype)
+    answers, (neighbours, scale) = answers.to(out.dtype), tune.knn
     for start, stop in pairwise(data.offsets.tolist()):
-        rows = slice(start, stop)
-        weight = tune.weight
+        rows, weight = slice(start, stop), tune.weight
         if weight is None:
             weight = _chosen(z[rows], answers[rows], out[rows], data.y[rows], data.task, tune)
         yield Memory(
             z[rows], answers[rows],
-            neighbours=tune.neighbours, scale=tune.scale, weight=weight, classes=data.task.classes,
+            neighbours=neighbours, scale=scale, weight=weight, classes=data.task.classes,
         )  # fmt: skip
 
 
@@ -89,6 +88,6 @@ def _chosen(z: Tensor, answers: Tensor, out: Tensor, y: Tensor, task: Task, tune
         return 0.0
     rows = torch.arange(len(z), device=z.device)
     parts = [rows[first : first + SLICE] for first in range(0, len(z), SLICE)]
-    near = torch.cat([nearest(z[own], z, answers, tune.neighbours, tune.scale, own) for own in parts])
+    near = torch.cat([nearest(z[own], z, answers, *tune.knn, own) for own in parts])
     losses = [float(task.losses(mixed(out, near, weight, task.classes), y).mean()) for weight in WEIGHTS]
     return WEIGHTS[losses.index(min(losses))]
