@@ -11,7 +11,7 @@ from random import Random
 
 from fuzz.child import command
 
-__all__ = ["ONNX", "PARTS", "SOUND", "TWIN", "Bases"]
+__all__ = ["ONNX", "PARTS", "SEARCH", "SOUND", "TWIN", "Bases"]
 
 SITES, ROWS = 4, 14
 SOUND, TWIN = "sound", "twin"
@@ -19,6 +19,8 @@ FLAGS: dict[str, list[str]] = {SOUND: [], TWIN: ["--seed", "5"]}
 """two such folders, alike but for the seed"""
 ONNX = all(importlib.util.find_spec(name) for name in ("onnx", "onnxscript", "onnxruntime"))
 """may be missing: then the weights alone are tried"""
+SEARCH = "3" if importlib.util.find_spec("optuna") else "0"
+"""whole trainings that a search may cost; without Optuna, step sizes alone are tried"""
 
 
 class Bases:
@@ -93,6 +95,11 @@ def _comparison(place: Path, flags: Sequence[str]) -> None:
     _done(place, [*words, "--model.hidden", "6", "--workers", "1", "--out", "comparison", *flags])
 
 
+def _search(place: Path, flags: Sequence[str]) -> None:
+    words = ["tune", "fedprox", "clinics", "--search", SEARCH, "--seeds", "1", "--rates", "0.03,0.1", "--rounds", "2"]
+    _done(place, [*words, "--model.hidden", "6", "--workers", "1", "--out", "search", *flags])
+
+
 def _model(place: Path, flags: Sequence[str]) -> None:
     words = ["personalize", "run", "new.csv", "--out", "model", "--finetune", "head:3", "--curve", "5"]
     _done(place, [*words, "--export", "onnx" if ONNX else "none", *flags])
@@ -110,5 +117,6 @@ PARTS: dict[str, tuple[Sequence[str], Callable[[Path, Sequence[str]], None]]] = 
     "new.csv": ((), _new),
     "run": (("clinics",), _run),
     "comparison": (("clinics",), _comparison),
+    "search": (("clinics",), _search),
     "model": (("run", "new.csv"), _model),
 }

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from fuzz import hostile
-from fuzz.bases import PARTS, Bases
+from fuzz.bases import PARTS, SEARCH, Bases
 from fuzz.child import command
 from fuzz.verdict import Case, broken
 
@@ -25,6 +25,10 @@ SMALL = {
         *("--clients", "3", "--rounds", "1", "--workers", "1"),
         *("--seeds", "1", "--rates", "0.1", "--folds", "1", "--local-rounds", "1", "--baselines", "majority"),
     ],
+    "tune": [
+        *("--clients", "3", "--rounds", "1", "--workers", "1"),
+        *("--seeds", "1", "--rates", "0.1", "--search", SEARCH, "--local-rounds", "1"),
+    ],
 }
 PATHS = [
     "clinics",
@@ -32,6 +36,7 @@ PATHS = [
     "run",
     "run/config.toml",
     "comparison",
+    "search",
     "model",
     "new.csv",
     "own.toml",
@@ -78,7 +83,7 @@ class Lines:
 
         path = rng.choice(_commands())
         named: list[str] = []
-        if path[0] in ("run", "compare") or path[-1] == "describe":
+        if path[0] in ("run", "compare", "tune") or path[-1] == "describe":
             if rng.random() < 0.8:
                 named += [
                     "--data",
@@ -90,9 +95,11 @@ class Lines:
                 named += ["--algorithm", rng.choice([*ALGORITHMS])]
         if path[0] == "theory":
             named = [rng.choice([*PAPERS])]
+        if path[0] == "tune":
+            named = [rng.choice([*ALGORITHMS, "fedavg+ft"]), *named]
         options, arguments = _parameters(path, named)
         words = [*path, *named]
-        if path[0] != "theory":
+        if path[0] not in ("theory", "tune"):
             words += [self._argument(rng) for a in arguments if a.required or rng.random() < 0.4]
         words += SMALL.get(path[0], [])
         for option in rng.sample(options, min(len(options), rng.choice([0, 1, 1, 2, 3, 6]))):

@@ -21,6 +21,7 @@ WHAT = {
     "tables": "tables",
     "runs": "run directories, damaged",
     "comparisons": "comparisons, damaged",
+    "searches": "searches, damaged",
     "models": "model folders, damaged",
 }
 OUTCOMES = {

@@ -21,6 +21,7 @@ from fuzz.configs import CONFIGS
 from fuzz.lines import LINES
 from fuzz.models import MODELS
 from fuzz.runs import RUNS
+from fuzz.searches import SEARCHES
 from fuzz.tables import TABLES
 from fuzz.verdict import Case
 from manyheads.core.machine import machine_facts
@@ -41,7 +42,7 @@ class Kind(Protocol):
 
 
 CASES: list[tuple[Kind, int]] = [
-    *((LINES, 600), (CONFIGS, 400), (TABLES, 500), (RUNS, 600), (COMPARISONS, 150), (MODELS, 400))
+    *((LINES, 600), (CONFIGS, 400), (TABLES, 500), (RUNS, 600), (COMPARISONS, 150), (SEARCHES, 150), (MODELS, 400))
 ]
 KINDS = {kind.name: kind for kind, _ in CASES}
 

@@ -61,6 +61,24 @@ def grouped(clients: int = 8, dim: int = 3, samples: int = 40) -> Federation:
     return Federation("grouped", Samples.of(parts), Samples.of(parts), "regression", 1)
 
 
+def relabelled(seed: int, others: int = 8, clients: int = 40, classes: int = 4, train: int = 15) -> Federation:
+    """Planted disagreement: classes that all clients can tell apart, which the first few call by other names.
+
+    Two of the 60 inputs tell the classes apart; the rest is noise.
+    """
+    rng = np.random.default_rng(100 + seed)
+    angle = 2 * np.pi * np.arange(classes) / classes
+    centres = np.zeros((classes, 60))
+    centres[:, :2] = 3 * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    parts = []
+    for client in range(clients):
+        kind = rng.integers(classes, size=train + 100)
+        x = (centres[kind] + rng.normal(size=(len(kind), 60))).astype(np.float32)
+        parts.append((x, (kind + (client < others) * (1 + client % (classes - 1))) % classes))
+    first, rest = ([(x[rows], y[rows]) for x, y in parts] for rows in (slice(train), slice(train, None)))
+    return Federation("relabelled", Samples.of(first), Samples.of(rest), "classification", classes)
+
+
 def net_for(method: str) -> nn.Sequential:
     """A small net that the method can train."""
     return normed_net() if method == "fedbn" else small_net()

@@ -356,6 +356,9 @@ class Plain:
     def reptile(self, i: int) -> Weights:
         return self.fedavg(i)
 
+    def knn_per(self, i: int) -> Weights:
+        return self.fedavg(i)
+
     def begin_anil(self) -> None:
         self.server = {"body": only(self.start, self.body), "head": only(self.start, self.head)}
 

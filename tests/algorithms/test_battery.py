@@ -157,6 +157,7 @@ QUADRATIC = {
     "mr-mtl": (mh.MRMTL(**FULL, lam=0.4), answer_mr_mtl),
     "reptile": (mh.Reptile(**FULL), answer_local_sgd),
     "pfedme": (mh.PFedMe(lam=0.7, steps=1, inner_steps=60, lr=0.3, eta=1.0, batch=0), answer_pfedme),
+    "knn-per": (mh.KNNPer(**FULL), answer_fedavg),
     "anil": (mh.ANIL(alpha=0.1, beta=LR, steps=1, batch=0, outer_batch=0), answer_perfedavg),  # the model is all head
 }
 # Methods that split the model: a linear representation, data without noise, so that the loss can be zero.

@@ -51,6 +51,28 @@ def test_accuracy_grows_with_the_samples_of_the_new_client(digits, tmp_path, cap
     assert max(before) < accuracy[0] < accuracy[1] < accuracy[2]
 
 
+def test_neighbours_instead_of_training(digits, model, tmp_path, capsys):
+    words = [
+        "personalize",
+        digits,
+        model / "own.npz",
+        "--out",
+        tmp_path / "near",
+        "--finetune",
+        "knn:5",
+        "--curve",
+        "5",
+    ]
+    assert call(*words, "--export", "none") == 0
+    told = capsys.readouterr()
+    assert "with its 5 nearest training samples (weights by leave-one-out) (as you said)" in told.out
+    assert "holds the features and labels of 42 training samples" in told.err
+    facts = facts_of(capsys, "predict", tmp_path / "near", model / "rest.npz")
+    assert facts["accuracy"] > 0.6
+    line = error_of(capsys, *words[:4], tmp_path / "none", "--finetune", "knn:5steps")
+    assert "knn:NEIGHBOURS" in line
+
+
 def test_the_other_metrics_are_shown_before_and_after(digits, model, tmp_path, capsys):
     words = ["personalize", digits, model / "own.npz", "--out", tmp_path / "again", "--export", "none", "--curve", "5"]
     assert call(*words) == 0

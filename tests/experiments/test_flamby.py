@@ -99,7 +99,8 @@ def test_every_method_and_site_has_a_cell():
     short = {name: replace(method, steps=2) for name, method in bench.methods.items()}
     bench = replace(bench, epochs=1, rounds=1, methods=short)
     found = {(method, site): value for method, site, value in bench.run(42)}
-    shared = {(m, s) for m in ("pooled", "fedavg", "fedprox", "scaffold") for s in (*HOSPITALS, POOLED)}
+    adaptive = ("fedadam", "fedyogi", "fedadagrad")
+    shared = {(m, s) for m in ("pooled", "fedavg", "fedprox", "scaffold", *adaptive) for s in (*HOSPITALS, POOLED)}
     assert found.keys() == {("local", s) for s in HOSPITALS} | shared
     assert all(0 <= v <= 1 for v in found.values())
     assert bench.shared("fedavg", 42)["VA"] == found["fedavg", "VA"]
@@ -179,6 +180,38 @@ def test_the_regions_are_flambys(tmp_path, monkeypatch):
     cells = list(replace(bench, epochs=1, rounds=1, methods=short).run(42))
     assert len(cells) == 6 + 2 * 7
     assert all(0 <= value <= 1 for _, _, value in cells)
+
+
+def _told(place):
+    """The settings of each adaptive method, from the result files."""
+    found = {}
+    for file in (SHARED / place / "flamby_results").glob("*.csv"):
+        with open(file, newline="") as lines:
+            for row in csv.DictReader(lines):
+                if row["Method"] in ("FedAdam100", "FedYogi100", "FedAdagrad100"):
+                    names = ("learning_rate", "server_learning_rate", "beta1", "beta2", "tau")
+                    found.setdefault(row["Method"], set()).add(tuple(float(row[name]) for name in names))
+    return found
+
+
+@real
+def test_adaptive_methods_have_the_settings_of_the_published_results(tmp_path, monkeypatch):
+    monkeypatch.setenv("MANYHEADS_DATA", str(SHARED))
+    fetch("tcga-brca", tmp_path)
+    for bench, place in ((heart_benchmark(), "heart"), (tcga_benchmark(str(tmp_path / "tcga-brca")), "tcga_brca")):
+        for name, settings in _told(place).items():
+            method = bench.methods[name.removesuffix("100").lower()]
+            opt = method.server
+            assert settings == {(method.sgd.lr, opt.lr, opt.momentum, opt.beta2, opt.tau)}
+            assert f"Fed{opt.kind.capitalize()}100" == name
+            assert (method.steps, method.batch, method.sgd.momentum) == (100, bench.batch, 0.0)
+
+
+def test_what_was_run_before_is_not_run_again():
+    bench = heart_benchmark()
+    others = [name for name in ("local", "pooled", *bench.methods) if name != "fedadam"]
+    short = replace(bench, rounds=1, methods={"fedadam": replace(bench.methods["fedadam"], steps=2)})
+    assert {method for method, _, _ in short.run(42, but=others)} == {"fedadam"}
 
 
 def test_beside_each_other():

@@ -154,6 +154,7 @@ def test_wrong_uses_are_one_line(tmp_path, capsys, monkeypatch):
     line = error_of(capsys, *TUNE, "--out", tmp_path / "none")
     assert "a search needs Optuna" in line
     assert "manyheads[tune]" in line
+    assert not (tmp_path / "none" / "tune.toml").exists()
     assert find_spec("optuna") is not None
 
 

@@ -17,7 +17,7 @@ from manyheads.core.contract import ALGORITHMS
 from manyheads.core.errors import UserError
 from manyheads.core.randomness import Purpose, batch_plan, generator
 from manyheads.data import LinearTasks
-from manyheads.data.sites.new_site import read_new_site
+from manyheads.data.sites.new_site import new_site, read_new_site
 from manyheads.data.sites.source import Sites
 from manyheads.models import MLP
 from manyheads.onboarding import PersonalModel, save_personal
@@ -191,3 +191,24 @@ def test_a_regression_is_measured_and_predicted_in_the_targets_unit(tmp_path):
     assert np.sqrt(np.mean(errors[test] ** 2)) == pytest.approx(facts["after"]["rmse"], rel=1e-4)
     assert found.rmse == pytest.approx(np.sqrt(np.mean(errors**2)), rel=1e-4)
     assert found.rows()[0].keys() == {"row", "value"}
+
+
+def test_a_new_client_may_remember_its_samples_instead_of_training(fedrep, tmp_path):
+    run = mh.simulate(mh.KNNPer(sgd=mh.SGD(lr=0.05), neighbours=5), "mlp", FEDERATION, rounds=8)
+    for number, (trained, given) in enumerate(((run, None), (fedrep, mh.FineTune(scope="knn", weight=0.9)))):
+        mine = mh.personalize(trained, (X, Y), finetune=given)
+        facts = mine.facts
+        assert facts["finetune_chosen_by"] == ("you" if given else "method")
+        assert "nearest training samples" in facts["protocol"]
+        assert "step size" not in facts["protocol"]
+        assert facts["after"]["accuracy"] > facts["before"]["accuracy"]
+        assert len(mine.memory.features) == facts["train"]
+        assert [p["samples"] for p in facts["curve"]][:2] == [5, 10]
+        card = save_personal(mine, tmp_path / str(number))
+        _, test = split(Y, trained.encoding, 0.3, 0)
+        for engine in ("model", "onnx"):
+            found = PersonalModel.load(tmp_path / str(number), engine).predict(
+                new_site(X[test], Y[test], mine.encoding)
+            )
+            assert found.correct == facts["after"]["correct"]
+        assert card["memory"]["weight"] == mine.memory.weight

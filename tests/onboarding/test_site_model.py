@@ -8,13 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from new_client import FEDERATION
+from torch import nn
 
 import manyheads as mh
 from manyheads.core.errors import UserError
-from manyheads.core.sealed import write_json
+from manyheads.core.sealed import read_json, write_json
 from manyheads.data.sites.new_site import new_site, read_new_site
 from manyheads.data.sites.source import Sites
 from manyheads.onboarding import PersonalModel, save_personal, site_model, site_names
+from manyheads.onboarding.model_folder import CARD
 
 NAMES = ("leeds", "oslo", "turin")
 
@@ -37,6 +39,7 @@ METHODS = {
     "personal": (mh.FedRep(sgd=mh.SGD(lr=0.05)), None),
     "shared": (mh.FedAvg(sgd=mh.SGD(lr=0.05)), None),
     "adapted": (mh.PerFedAvg(alpha=0.05), None),
+    "remembering": (mh.KNNPer(sgd=mh.SGD(lr=0.05), weight=0.5), None),
     "finetuned": (mh.FedAvg(sgd=mh.SGD(lr=0.05)), mh.FineTune(scope="all", epochs=2, lr=0.05)),
 }
 
@@ -49,7 +52,7 @@ def test_the_folder_of_a_site_predicts_as_the_run_does(method, scaling, folder, 
     run = mh.simulate(algorithm, "mlp", federation, rounds=3, finetune=tune, out=tmp_path / "run")
     whole = run.predictions(federation, finetuned=tune is not None)
     run = mh.load(tmp_path / "run")
-    assert run.adapts == (method in ("adapted", "finetuned"))
+    assert run.adapts == (method not in ("personal", "shared"))
     for client, name in enumerate(NAMES):
         mine = site_model(run, name, federation)
         save_personal(mine, tmp_path / name, exports=[])
@@ -57,6 +60,7 @@ def test_the_folder_of_a_site_predicts_as_the_run_does(method, scaling, folder, 
         found = model.predict(read_new_site(folder / f"{name}.csv", model.encoding))
         test = federation.test.rows[federation.test.span(client)]
         np.testing.assert_allclose(found.values[test], whole.client(client).outputs, atol=1e-4)
+        assert (model.card["memory"] is not None) == (method == "remembering")
         right = (whole.client(client).predicted == whole.client(client).labels).mean()
         assert mine.facts["test"]["accuracy"] == pytest.approx(right, abs=1e-6)
 
@@ -88,6 +92,33 @@ def test_clients_without_names_and_pixels(tmp_path, fedrep):
     x, y = FEDERATION.test.client(3)
     found = PersonalModel.load(tmp_path / "model", "onnx").predict(new_site(x, y, mine.encoding))
     np.testing.assert_allclose(found.values, fedrep.predictions(FEDERATION).client(3).outputs, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", ["mlp", nn.Linear(64, 10)], ids=["features", "inputs"])
+def test_a_memory_is_exported_and_warned_of(shape, tmp_path):
+    run = mh.simulate(mh.KNNPer(neighbours=4, weight=0.8), shape, FEDERATION, rounds=2)
+    mine = site_model(run, site_names(run)[3], FEDERATION)
+    card = save_personal(mine, tmp_path / "model")
+    x, y = FEDERATION.test.client(3)
+    assert card["exports"].keys() == {"torch", "onnx"}
+    assert card["memory"] == {"neighbours": 4, "scale": 1.0, "weight": 0.8, "classes": True}
+    count = FEDERATION.train.sizes[3]
+    assert f"the features and labels of {count} training samples" in card["measured"]["warnings"][0]
+    engines = ("model", "onnx") if shape == "mlp" else ("onnx",)
+    for engine in engines:
+        found = PersonalModel.load(tmp_path / "model", engine).predict(new_site(x, y, mine.encoding))
+        np.testing.assert_allclose(found.values, run.predictions(FEDERATION).client(3).outputs, atol=1e-4)
+
+
+def test_a_damaged_memory_is_one_line(folder, tmp_path):
+    federation = Sites(path=str(folder), label="outcome").federation(0)
+    run = mh.simulate(mh.KNNPer(), "mlp", federation, rounds=1)
+    save_personal(site_model(run, "oslo", federation), tmp_path / "model", exports=[])
+    card = read_json(tmp_path / "model" / CARD, fix="")
+    for wrong in ({"neighbours": 3}, {"kind": 1}):
+        write_json(tmp_path / "model" / CARD, card | {"memory": wrong})
+        with pytest.raises(UserError, match="does not fit the model of card.json"):
+            PersonalModel.load(tmp_path / "model")
 
 
 def test_a_saved_run_and_a_resumed_one_keep_the_scaling_of_each_site(folder, tmp_path):

@@ -14,6 +14,7 @@ from manyheads.algorithms.fedrep import FedRep
 from manyheads.algorithms.fedrep_linear import FedRepLinear
 from manyheads.algorithms.fedrod import FedRoD
 from manyheads.algorithms.ifca import IFCA
+from manyheads.algorithms.knnper import KNNPer
 from manyheads.algorithms.l2gd import L2GD
 from manyheads.algorithms.lgfedavg import LGFedAvg
 from manyheads.algorithms.local import Local
@@ -41,6 +42,7 @@ __all__ = [
     "FedRep",
     "FedRepLinear",
     "FedRoD",
+    "KNNPer",
     "LGFedAvg",
     "Local",
     "LocalSGD",

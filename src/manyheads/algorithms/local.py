@@ -35,6 +35,7 @@ class Local(Algorithm):
     travels: ClassVar[str] = "nothing"
     stays: ClassVar[str] = "the whole model"
     models: ClassVar[tuple[ModelKind, ...]] = ("personal", "local")
+    alone: ClassVar[bool] = True
 
     epochs: Epochs = 1
     steps: Steps = 0

@@ -72,6 +72,8 @@ def export(
         command = shlex.join(["manyheads", *sys.argv[1:]])
         card = save_personal(site_model(trained, name, federation), place, chosen, command)
         found.append({"out": str(place), **card["measured"], "exports": card["exports"]})
+        for warning in card["measured"]["warnings"]:
+            errors.print(f"warning: {name}: {warning}")
         for kind, why in card["exports_left_out"].items():
             errors.print(f"warning: {name}: no {kind} export: {why}")
     typer.echo(to_json({"run": str(run), "sites": found})) if as_json else _show(found)

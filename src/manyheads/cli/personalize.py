@@ -15,7 +15,9 @@ from manyheads.cli.formats import Formats, formats_of
 from manyheads.cli.output import Plain, bold
 from manyheads.cli.typed import OwnAlgorithm, OwnModel, import_own
 from manyheads.core.errors import UserError
+from manyheads.core.optim import FineTune
 from manyheads.core.plain import to_json, visible
+from manyheads.core.settings import build
 from manyheads.core.tasks import task_named
 from manyheads.metrics import Metric, metrics_for
 from manyheads.onboarding import personalize as make_personal
@@ -39,7 +41,7 @@ FEW_SAMPLES = 100
 FineTuning = Annotated[
     str | None,
     typer.Option(
-        help="head:10 (epochs), all:5, head:200steps  "
+        help="head:10 (epochs), all:5, head:200steps, knn:10 (neighbours)  "
         r"\[default: the run's setting, else the method's, else 10 epochs of what suits it, at least 300 steps]",
         show_default=False,
     ),
@@ -178,6 +180,8 @@ def _number(value: float | None) -> str:
 
 def _training(facts: dict[str, Any]) -> str:
     tune = facts["finetune"]
+    if tune["scope"] == "knn":
+        return f"{build(FineTune, tune, where='finetune').describe()} ({CHOSEN_BY[facts['finetune_chosen_by']]})"
     amount = f"{tune['steps']} steps" if tune["steps"] else f"{tune['epochs']} epochs"
     part = {"head": "its head", "lp-ft": "its head, then all of it,"}.get(tune["scope"], "all of it")
     return f"{part} trained for {amount}, step size {tune['lr']:g} ({CHOSEN_BY[facts['finetune_chosen_by']]})"

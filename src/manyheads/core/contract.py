@@ -164,6 +164,8 @@ class Algorithm:
     """kinds of models it can be evaluated with; first the one that the paper reports"""
     pooled: ClassVar[bool] = False
     """whether uploads are linear in the clients' losses: their weighted mean is then the upload for the pooled loss"""
+    alone: ClassVar[bool] = False
+    """whether each client trains by itself and nothing travels: the yardstick of a comparison"""
     knobs: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
     """settings besides the step size that matter, by path, with values to try in ascending order; a search varies these"""
     reads_each: ClassVar[bool] = False

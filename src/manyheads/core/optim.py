@@ -8,6 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from manyheads.core.errors import UserError
+from manyheads.core.fields import Neighbours, Scale, Weight
 from manyheads.core.settings import settings
 
 __all__ = ["SGD", "FineTune", "OptimizerName", "TorchOptimizer", "decays", "optimizer_named"]
@@ -58,10 +59,11 @@ def optimizer_named(name: OptimizerName, sgd: SGD) -> SGD | TorchOptimizer:
 
 @settings
 class FineTune:
-    """Fine-tuning of a trained model on a client's own training samples, before it is evaluated."""
+    """Adapting a trained model to a client's own training samples, before it is evaluated: fine-tuning, or neighbours."""
 
-    scope: Literal["none", "head", "all", "lp-ft"] = "none"
-    """what is tuned: the head, or the whole model; lp-ft: first the head alone (a linear probe), then the whole model"""
+    scope: Literal["none", "head", "all", "lp-ft", "knn"] = "none"
+    """what is tuned: the head, or the whole model; lp-ft: first the head alone (a linear probe), then the whole model;
+    knn: nothing, but the nearest training samples have a say in each prediction"""
     epochs: Annotated[int, Field(ge=0)] = 10
     """passes over the client's samples; lp-ft: of each of the two"""
     steps: Annotated[int, Field(ge=0)] = 0
@@ -76,6 +78,17 @@ class FineTune:
     """momentum, of sgd"""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     """weight decay"""
+    neighbours: Neighbours | None = None
+    """of knn: nearest training samples that have a say; 10 unless given"""
+    scale: Scale | None = None
+    """of knn: distance of features over which their say falls by a factor e; 1 unless given"""
+    weight: Weight = None
+    """of knn: their weight in a prediction; unless given, each client's own choice"""
+
+    @property
+    def knn(self) -> tuple[int, float]:
+        """Number of neighbours and scale. Both are None by default, which leaves them out of the settings of most runs."""
+        return self.neighbours or 10, self.scale or 1.0
 
     @property
     def opt(self) -> SGD | TorchOptimizer:
@@ -86,7 +99,7 @@ class FineTune:
         """What is tuned, one after the other."""
         if self.scope == "lp-ft":  # Kumar et al., Fine-Tuning can Distort Pretrained Features, ICLR 2022
             return ("head", "all")
-        return () if self.scope == "none" else (self.scope,)
+        return () if self.scope == "none" or self.scope == "knn" else (self.scope,)
 
     def samples(self, sizes: np.ndarray) -> float:
         """How many samples it goes through at clients with so many of them.
@@ -99,22 +112,28 @@ class FineTune:
 
     def describe(self) -> str:
         """In words."""
+        if self.scope == "knn":
+            weight = "weights by leave-one-out" if self.weight is None else f"weight {self.weight:g}"
+            return f"with its {self.knn[0]} nearest training samples ({weight})"
         amount = f"{self.steps} steps" if self.steps else f"{self.epochs} epochs"
         named = {"head": "the head", "all": "the whole model"}
         return "after fine-tuning " + ", then ".join(f"{named[part]} for {amount}" for part in self.parts)
 
     @staticmethod
     def parse(text: str) -> dict[str, str]:
-        """Settings from ``head:10`` (epochs), ``all:1step`` or ``lp-ft:5``.
+        """Settings from ``head:10`` (epochs), ``all:1step``, ``lp-ft:5`` or ``knn:10`` (neighbours).
 
         >>> FineTune.parse("all:1step")
         {'scope': 'all', 'steps': '1'}
         """
         scope, _, amount = text.partition(":")
         count = amount.removesuffix("steps").removesuffix("step")
-        if scope not in ("none", "head", "all", "lp-ft") or (amount and not count.isdigit()):
-            allowed = "head:EPOCHS, all:EPOCHS, lp-ft:EPOCHS, head:STEPSsteps, none"
+        known = ("none", "head", "all", "lp-ft", "knn")
+        if scope not in known or (amount and not (amount if scope == "knn" else count).isdigit()):
+            allowed = "head:EPOCHS, all:EPOCHS, lp-ft:EPOCHS, head:STEPSsteps, knn:NEIGHBOURS, none"
             raise UserError("cannot read", where="finetune", given=text, allowed=allowed)
         if not amount:
             return {"scope": scope}
+        if scope == "knn":
+            return {"scope": scope, "neighbours": count}
         return {"scope": scope, "steps" if "step" in amount else "epochs": count}

@@ -85,6 +85,12 @@ class Task(ABC):
 
         return torch.int64 if self.classes else like.dtype
 
+    def answers(self, labels: Tensor, outputs: int) -> Tensor | None:
+        """Labels as answers that can be averaged, [B, O]: shares of the classes, or values; None if they are no such thing."""
+        from torch.nn import functional
+
+        return functional.one_hot(labels, outputs) if self.classes else None
+
     def strata(self, labels: np.ndarray) -> np.ndarray | None:
         """What each part of a client's samples has its share of: the classes; None: of nothing, parts are random."""
         return labels if self.classes else None
@@ -165,6 +171,9 @@ class Regression(Task):
 
     def losses(self, outputs: Tensor, labels: Tensor) -> Tensor:
         return 0.5 * (outputs.reshape(len(labels), -1) - labels.reshape(len(labels), -1)).square().sum(dim=1)
+
+    def answers(self, labels: Tensor, outputs: int) -> Tensor:
+        return labels.reshape(len(labels), outputs)
 
 
 @TASKS.register

@@ -23,10 +23,10 @@ from manyheads.core.trees import State, Tree
 from manyheads.engines.autograd import differentiated
 from manyheads.engines.chain import by_hand
 from manyheads.engines.chained import chained
-from manyheads.engines.client_data import ClientBatch, ClientData, slices
+from manyheads.engines.client_data import ClientBatch, ClientData
 from manyheads.engines.derivatives import Losses, gradient, hvp
 from manyheads.engines.draws import Draws, Plan
-from manyheads.engines.evaluation import predict
+from manyheads.engines.evaluation import features_of, predict
 from manyheads.engines.local_update import LocalUpdate, Prox, TrainLoss, Values
 from manyheads.engines.looped import looped
 from manyheads.engines.stacked import stacked
@@ -112,7 +112,7 @@ class LocalCohort:
         net, x, rest = self.model.net, self.data.x, given or Tree()
         if self._features_last(part, plans):
             assert self.model.head_net is not None
-            net, x, rest = self.model.head_net, self._features(rest), Tree()
+            net, x, rest = self.model.head_net, features_of(self.model, rest, self.data), Tree()
         if not isinstance(opt, SGD) and (prox or correction):
             raise UserError("a pull or a correction needs SGD", given=opt.name)
         update = LocalUpdate(
@@ -264,15 +264,6 @@ class LocalCohort:
             and not self.data.augment
             and visits >= len(self.data.y)
         )
-
-    def _features(self, body: Tree) -> Tensor:
-        shared = all(self._values.shared(name, leaf) for name, leaf in body.items())
-        groups = [(0, len(self.data.y))] if shared else list(pairwise(self.data.offsets.tolist()))
-        parts = []
-        for client, (start, stop) in enumerate(groups):
-            own = body if shared else self._values.of_client(body, client)
-            parts += [self.model.features(own, x) for x in slices(self.data.x[start:stop])]
-        return torch.cat(parts)
 
 
 def fine_tuned(cohort: LocalCohort, model: TriedModel, params: Tree, tune: FineTune) -> Tree:

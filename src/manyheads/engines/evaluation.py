@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -11,11 +11,13 @@ from torch import Tensor
 
 from manyheads.core.trees import Tree
 from manyheads.engines.client_data import ClientData, slices
+from manyheads.engines.local_update import Values
 from manyheads.engines.ways import STACK_BELOW, Mode
 from manyheads.metrics import Predictions
 from manyheads.models import Net, TriedModel
+from manyheads.models.memory import SLICE, Memory
 
-__all__ = ["predict"]
+__all__ = ["features_of", "outputs_of", "predict"]
 
 
 @torch.no_grad()
@@ -25,15 +27,29 @@ def predict(
     data: ClientData,
     mode: Mode = "auto",
     target: tuple[float, float] = (0.0, 1.0),
+    memories: Sequence[Memory] = (),
 ) -> Predictions:
     """Apply the models to each client's samples. Parameters may be shared or carry the client dimension.
 
-    A shared model is applied to all samples together, and so is a shared body if only the heads differ. ``target`` is
-    how targets are scaled.
+    ``target`` is how targets are scaled; ``memories`` are what each client remembers, if that has a say.
     """
     if not len(data.y):
         return Predictions(np.zeros((0, 1)), data.y.cpu().numpy(), np.zeros(0), data.sizes, target)
     model.module.eval()
+    out = outputs_of(model, params, data, mode)
+    if memories:
+        out = torch.cat(list(_remembering(memories, features_of(model, params, data).flatten(1), out, data)))
+    each = data.task.reported * _losses(out, data).double().cpu()
+    found = out if out.dtype != torch.bfloat16 else out.float()  # numpy has no bfloat16
+    return Predictions(found.cpu().numpy(), data.y.cpu().numpy(), each.numpy(), data.sizes, target)
+
+
+@torch.no_grad()
+def outputs_of(model: TriedModel, params: Tree, data: ClientData, mode: Mode = "auto") -> Tensor:
+    """The models' outputs for each client's samples.
+
+    A shared model is applied to all samples together, and so is a shared body if only the heads differ.
+    """
     template = model.params.all
     own = Tree({k: v for k, v in params.items() if v.ndim > template[k].ndim})
     shared = Tree({k: v for k, v in params.items() if k not in own})
@@ -43,19 +59,36 @@ def predict(
         net, shared = model.head_net, Tree()
     if not own:
         net.bind(shared)
-        out = _in_slices(net, x)
-    elif (
+        return _in_slices(net, x)
+    if (
         mode != "loop"
         and model.stackable
         and sum(template[k].numel() for k in own) <= STACK_BELOW
         and len(data.sizes) > 1
     ):
-        out = _stacked(net, own, shared, x, data)
-    else:
-        out = torch.cat(list(_looped(net, own, shared, x, data)))
-    each = data.task.reported * _losses(out, data).double().cpu()
-    found = out if out.dtype != torch.bfloat16 else out.float()  # numpy has no bfloat16
-    return Predictions(found.cpu().numpy(), data.y.cpu().numpy(), each.numpy(), data.sizes, target)
+        return _stacked(net, own, shared, x, data)
+    return torch.cat(list(_looped(net, own, shared, x, data)))
+
+
+def features_of(model: TriedModel, params: Tree, data: ClientData) -> Tensor:
+    """The features of each client's samples, computed by its body; the samples themselves if a model is all head."""
+    if model.head_net is None:
+        return data.x
+    body, values = params.select(model.params.body), Values(model.params.all, len(data.sizes))
+    shared = all(values.shared(name, leaf) for name, leaf in body.items())
+    groups = [(0, len(data.y))] if shared else list(pairwise(data.offsets.tolist()))
+    parts = []
+    for client, (start, stop) in enumerate(groups):
+        own = body if shared else values.of_client(body, client)
+        parts += [model.features(own, x) for x in slices(data.x[start:stop])]
+    return torch.cat(parts)
+
+
+def _remembering(memories: Sequence[Memory], z: Tensor, out: Tensor, data: ClientData) -> Iterator[Tensor]:
+    for memory, (start, stop) in zip(memories, pairwise(data.offsets.tolist()), strict=True):
+        for first in range(start, stop, SLICE):
+            rows = slice(first, min(first + SLICE, stop))
+            yield memory(z[rows], out[rows])
 
 
 def _losses(out: Tensor, data: ClientData) -> Tensor:

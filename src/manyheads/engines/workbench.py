@@ -22,15 +22,16 @@ from manyheads.core.trees import State, Tree
 from manyheads.data import Federation, Samples
 from manyheads.engines.class_weights import Weighing, sample_weights
 from manyheads.engines.client_data import ClientData
-from manyheads.engines.cohort import LocalCohort, fine_tuned
+from manyheads.engines.cohort import LocalCohort
 from manyheads.engines.engine import Engine
 from manyheads.engines.evaluation import predict
 from manyheads.engines.executor import Executor, one_thread, working
+from manyheads.engines.memory import Fitted, fitted
 from manyheads.engines.ways import Mode
 from manyheads.metrics import Predictions
 from manyheads.models import Model, TriedModel
 
-__all__ = ["Evaluation", "Keep", "Members", "Split", "Workbench", "at_work", "model_of", "of_one", "tried_on"]
+__all__ = ["Evaluation", "Keep", "Members", "Split", "Workbench", "at_work", "model_of", "tried_on"]
 
 Split = Literal["test", "validation", "train"]
 """samples of a client on which a model is evaluated"""
@@ -122,23 +123,23 @@ class Workbench:
     def on_device(self, state: State) -> State:
         return state.map(lambda v: v.to(self.device))
 
-    def models(self, round: Round, what: Evaluation, server: State, members: Members, kept: State) -> Tree:
-        """The clients' models, after fine-tuning if that is asked for."""
+    def models(self, round: Round, what: Evaluation, server: State, members: Members, kept: State) -> Fitted:
+        """What the clients predict with, after fine-tuning if that is asked for."""
         server, kept = self.on_device(server), self.on_device(kept)
         settles = what.kind == "personal" and self.algorithm.settles
         if what.tune.scope == "none" and not settles:
-            return model_of(self.algorithm, what.kind, server, kept)
+            return Fitted(model_of(self.algorithm, what.kind, server, kept))
         data = self.training_data(self._federation(what), members.rows)
         cohort = LocalCohort(self.model, data, members.addresses, round, self.mode, purpose=Purpose.FINETUNE)
         if settles:
             kept = kept | self.algorithm.settled(cohort, server, kept)
-        return fine_tuned(cohort, self.model, model_of(self.algorithm, what.kind, server, kept), what.tune)
+        return fitted(cohort, self.model, model_of(self.algorithm, what.kind, server, kept), what.tune)
 
     def predictions(self, round: Round, what: Evaluation, server: State, members: Members, kept: State) -> Predictions:
         """What the clients' models predict for their samples, after fine-tuning if that is asked for."""
-        params, federation = self.models(round, what, server, members, kept), self._federation(what)
+        (params, memories), federation = self.models(round, what, server, members, kept), self._federation(what)
         data = self.data(getattr(federation, what.split), members.rows)
-        return predict(self.model, params, data, self.mode, federation.encoding.target)
+        return predict(self.model, params, data, self.mode, federation.encoding.target, memories)
 
     def _federation(self, what: Evaluation) -> Federation:
         found = self.federation.new if what.new else self.federation
@@ -195,11 +196,6 @@ def tried_on(model: Model, federation: Federation) -> TriedModel:
     x = ClientData.of(few, federation.task, like, federation.scaling).x
     with one_thread():
         return model.tried(x, federation.task, federation.outputs)
-
-
-def of_one(params: Tree, template: Tree) -> Tree:
-    """The parameters of the first client, of which some may carry the client dimension."""
-    return Tree({k: v[0] if v.ndim > template[k].ndim else v for k, v in params.items()})
 
 
 def model_of(algorithm: Algorithm, kind: ModelKind, server: State, client: State) -> Tree:

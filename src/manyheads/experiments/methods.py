@@ -37,6 +37,8 @@ class Method:
     finetuned: bool
     asked: bool = True
     """False if only ``all`` implied it; it is then left out if it does not fit the model or the data"""
+    yardstick: bool = False
+    """whether it is the training alone by which the others are measured"""
 
     def at(self, candidate: Candidate, population: int) -> Algorithm:
         """Return the algorithm with the step size and the settings of a candidate."""
@@ -69,7 +71,7 @@ def methods_of(given: Methods, batch: int | None = None, options: Options | None
     if not any(a.yardstick for a in asked):
         asked.append(make(_Item(None, LOCAL)))
     make.refuse_unused()
-    if any(a.algorithm.name == LOCAL and a.finetuned for a in asked):
+    if any(a.algorithm.alone and a.finetuned for a in asked):
         raise UserError(
             "training alone is trained to its end already",
             where="methods",
@@ -89,7 +91,7 @@ def methods_of(given: Methods, batch: int | None = None, options: Options | None
             raise UserError(
                 f"two methods are called {label}", where="methods", fix='give one a label: {"my label": METHOD}'
             )
-        found.setdefault(label, Method(label, each.algorithm, each.finetuned, each.asked))
+        found.setdefault(label, Method(label, each.algorithm, each.finetuned, each.asked, yardstick=each.same(first)))
     return found
 
 
@@ -117,7 +119,7 @@ class _Asked(NamedTuple):
 
     @property
     def yardstick(self) -> bool:
-        return self.algorithm.name == LOCAL and not self.finetuned and self.label in (None, LOCAL)
+        return self.algorithm.alone and not self.finetuned and self.label in (None, LOCAL)
 
     def same(self, other: _Asked) -> bool:
         return (self.key, self.finetuned) == (other.key, other.finetuned)

@@ -10,7 +10,7 @@ import numpy as np
 
 from manyheads.experiments.candidates import Candidate
 from manyheads.experiments.curves import FIRST, Curve, best, between, is_over, mean_curve, reach, smooth, until_over
-from manyheads.experiments.methods import LOCAL, Method
+from manyheads.experiments.methods import Method
 from manyheads.experiments.study import Study
 from manyheads.experiments.trials import Trial
 from manyheads.experiments.work import Do, Work
@@ -157,7 +157,7 @@ def race(place: Place, candidates: Sequence[Candidate]) -> Racing:
         if not others or not leader.defined or leader.candidate in seen:
             return attempts
         seen.add(leader.candidate)
-        until = leader.rounds if place.method.label == LOCAL else min(leader.rounds, place.rung(FIRST))
+        until = leader.rounds if place.method.yardstick else min(leader.rounds, place.rung(FIRST))
         yield leader.ask(others, until)
         leader.compare_seeds(until)
 

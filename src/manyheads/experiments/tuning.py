@@ -26,6 +26,10 @@ class Tuning:
     study: Study
     methods: Mapping[str, Method]
 
+    def __post_init__(self) -> None:
+        if self.plan.budget:  # before anything is written
+            require_optuna()
+
     @property
     def places(self) -> list[tuple[int, bool]]:
         """Folds, with the data of the sites, and with pooled data."""
@@ -62,8 +66,6 @@ class Tuning:
 
         ``besides`` is work to be done along with the trainings.
         """
-        if self.plan.budget:
-            require_optuna()
         folds = range(len(self.study.folds))
         races = {(label, fold): self._racing(label, fold) for label in self.labels for fold in folds}
         attempts = together(races, do, besides)

@@ -98,9 +98,14 @@ class Model:
                 raise UserError(f"the buffer {name!r} holds no real numbers, so it has no mean over clients")
         return buffers
 
+    @property
+    def head_layer(self) -> str:
+        """The name of the head, if it is one layer or block; else empty."""
+        return self._prefixes[0] if len(self._prefixes) == 1 else ""
+
     def tried(self, x: Tensor, task: str, outputs: int) -> TriedModel:
         """Find out on a few samples how the model may be run; an error if its output does not fit the labels."""
-        head = self._prefixes[0] if len(self._prefixes) == 1 else ""
+        head = self.head_layer
 
         def check_output(out: object, samples: int) -> None:
             task_named(task).check_output(out, samples, outputs)

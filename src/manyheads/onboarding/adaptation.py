@@ -37,8 +37,8 @@ def validated(newcomer: Newcomer, tuning: Tuning, train: np.ndarray, folds: Sequ
     """The loss of every training sample that is in a fold; infinite where training diverged."""
     if not folds:
         return np.zeros(0)
-    params, encodings = newcomer.tuned(tuning, [train[rows] for rows, _ in folds], first=FOLDS_FROM)
-    found = newcomer.predictions(params, encodings, *(train[rows] for _, rows in folds)).losses
+    models, encodings = newcomer.tuned(tuning, [train[rows] for rows, _ in folds], first=FOLDS_FROM)
+    found = newcomer.predictions(models, encodings, *(train[rows] for _, rows in folds)).losses
     return np.where(np.isfinite(found), found, np.inf)
 
 

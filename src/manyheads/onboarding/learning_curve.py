@@ -38,12 +38,12 @@ def learning_curve(
         say(f"learning curve: {SUBSETS} times {size} samples")
         rng = generator(newcomer.round.seed, Purpose.SAMPLING, size)
         subsets = [np.sort(rng.choice(train, size, replace=False)) for _ in range(SUBSETS)]
-        params, encodings = newcomer.tuned(tuning, subsets, first=1 + place * SUBSETS)
+        tuned, encodings = newcomer.tuned(tuning, subsets, first=1 + place * SUBSETS)
         beside = None
         if alone:
             models, name = alone
             beside = [score(models.predictions(name, rows, test), encoding) for rows in subsets]
-        yield curve_point(size, newcomer.scores(params, encodings, test), beside, encoding.task)
+        yield curve_point(size, newcomer.scores(tuned, encodings, test), beside, encoding.task)
 
 
 def curve_sizes(given: Sequence[int] | None, most: int) -> list[int]:

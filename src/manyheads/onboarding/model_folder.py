@@ -1,6 +1,6 @@
 """A new client's model in a folder: weights, model card, exports.
 
-model.safetensors     all weights, frozen ones and running statistics too
+model.safetensors     all weights, frozen ones and running statistics too; features and labels that are remembered
 card.json             what it is, how samples become its inputs, what was measured, hashes of the other files
 model.pt2, model.onnx the exports, if any
 """
@@ -32,10 +32,12 @@ from manyheads.engines.client_data import ClientData
 from manyheads.onboarding.export import FORMATS, available, export
 from manyheads.onboarding.personalize import Personal
 
-__all__ = ["CARD", "WEIGHTS", "as_inputs", "check_place", "read_card", "save_personal", "sha256"]
+__all__ = ["CARD", "MEMORY", "WEIGHTS", "as_inputs", "check_place", "read_card", "save_personal", "sha256"]
 
 SCHEMA = 1
 CARD, WEIGHTS = "card.json", "model.safetensors"
+MEMORY = "memory/"
+"""prefix of the names of what is remembered of training samples, among the weights"""
 
 
 def check_place(out: Path) -> None:
@@ -54,8 +56,8 @@ def save_personal(
     """
     out = Path(out)
     check_place(out)
-    module, config = _module(personal), personal.run.directory.config().table
-    weights = {k: v.detach().cpu().contiguous().clone() for k, v in module.state_dict().items()}
+    module, config = personal.module, personal.run.directory.config().table
+    weights = {k: v.detach().cpu().contiguous().clone() for k, v in _tensors(personal, module).items()}
     examples = as_inputs(personal.examples, personal.encoding)
     with _new_folder(out) as folder:
         save_file(weights, folder / WEIGHTS)
@@ -76,6 +78,7 @@ def save_personal(
             "task": personal.encoding.task,
             "labels": list(personal.encoding.labels),
             "model": _portable(config["model"], weights),
+            "memory": personal.memory and personal.memory.settings,
             "input": _input(personal.encoding, examples),
             "output": _output(personal.encoding),
             "encoding": as_dict(personal.encoding),
@@ -84,7 +87,7 @@ def save_personal(
                 "rounds": personal.run.rounds,
                 **{k: config[k] for k in ("seed", "algorithm", "data", "partition", "clients", "facts") if k in config},
             },
-            "measured": personal.facts,
+            "measured": personal.facts | {"warnings": [*personal.facts["warnings"], *_remembered(personal)]},
             "exports": made,
             "exports_left_out": left_out,
             "sha256": {name: sha256(folder / name) for name in files},
@@ -126,9 +129,19 @@ def _alive(process: str) -> bool:
     return True
 
 
-def _module(personal: Personal) -> nn.Module:
-    """The network with the client's parameters, ready to predict."""
-    return personal.run.model.module_with(personal.params).requires_grad_(False)
+def _remembered(personal: Personal) -> Iterator[str]:
+    """What must be known of a folder that holds something of single samples."""
+    if personal.memory is not None:
+        count = len(personal.memory.features)
+        yield f"the model holds the features and labels of {count} training samples: treat its files like the data"
+
+
+def _tensors(personal: Personal, module: nn.Module) -> dict[str, Tensor]:
+    """What the weights' file holds: those of the network, and the memory's under names that no network has."""
+    if personal.memory is None:
+        return module.state_dict()
+    remembered = {MEMORY + name: v for name, v in personal.memory.state_dict().items()}
+    return module.get_submodule("network").state_dict() | remembered
 
 
 def _portable(model: dict[str, Any], weights: dict[str, Tensor]) -> dict[str, Any]:

@@ -18,8 +18,9 @@ from manyheads.data import Encoding, Samples
 from manyheads.data.sites.new_site import NewSite
 from manyheads.engines.class_weights import sample_weights
 from manyheads.engines.client_data import ClientData
-from manyheads.engines.cohort import LocalCohort, fine_tuned
+from manyheads.engines.cohort import LocalCohort
 from manyheads.engines.evaluation import predict
+from manyheads.engines.memory import Fitted, fitted
 from manyheads.engines.workbench import model_of
 from manyheads.metrics import Predictions
 from manyheads.onboarding.scores import score
@@ -101,7 +102,7 @@ class Newcomer:
             raise UserError("the model has no head to fine-tune", where="finetune", fix="use --finetune all:10")
         return chosen
 
-    def tuned(self, tuning: Tuning, subsets: Sequence[np.ndarray], first: int = 0) -> tuple[Tree, list[Encoding]]:
+    def tuned(self, tuning: Tuning, subsets: Sequence[np.ndarray], first: int = 0) -> tuple[Fitted, list[Encoding]]:
         """Models fine-tuned on about equally large subsets of the rows, each as if the client had no others.
 
         ``first`` numbers the subsets: each has random draws of its own.
@@ -111,7 +112,7 @@ class Newcomer:
         data = self.data(encodings, *subsets, training=True)
         mode = self.run.training.engine.mode
         cohort = LocalCohort(self._tried, data, names, self.round, mode, purpose=Purpose.FINETUNE)
-        return fine_tuned(cohort, self._tried, self._start(cohort), tuning.on(len(subsets[0]))), encodings
+        return fitted(cohort, self._tried, self._start(cohort), tuning.on(len(subsets[0]))), encodings
 
     def _start(self, cohort: LocalCohort) -> Tree:
         """The model that fine-tuning starts from; a method may choose it by the samples."""
@@ -121,15 +122,14 @@ class Newcomer:
         each = self._state.map(lambda v: v.expand(len(cohort.addresses), *v.shape))
         return model_of(algorithm, "personal", server, algorithm.settled(cohort, server, each))
 
-    def predictions(self, params: Tree, encodings: Sequence[Encoding], *rows: np.ndarray) -> Predictions:
+    def predictions(self, models: Fitted, encodings: Sequence[Encoding], *rows: np.ndarray) -> Predictions:
         """What models predict for some of the rows, each for its own."""
-        return predict(
-            self._tried, params, self.data(encodings, *rows), self.run.training.engine.mode, self.encoding.target
-        )
+        data, mode = self.data(encodings, *rows), self.run.training.engine.mode
+        return predict(self._tried, models.params, data, mode, self.encoding.target, models.memories)
 
-    def scores(self, params: Tree, encodings: list[Encoding], test: np.ndarray) -> list[dict[str, Any]]:
+    def scores(self, models: Fitted, encodings: list[Encoding], test: np.ndarray) -> list[dict[str, Any]]:
         """The scores of models on the held-out rows ``test``."""
-        found = self.predictions(params, encodings, *[test] * len(encodings))
+        found = self.predictions(models, encodings, *[test] * len(encodings))
         if not np.isfinite(found.losses).all():
             raise Diverged("fine-tuning ended in numbers that are not finite", fix="try a tenth of the step size: --lr")
         return [score(found.client(i), self.encoding) for i in range(len(encodings))]

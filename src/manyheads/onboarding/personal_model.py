@@ -19,8 +19,9 @@ from manyheads.data.sites.new_site import NewSite
 from manyheads.metrics import CIndex
 from manyheads.metrics import Predictions as Measured
 from manyheads.models import MODELS, build_model
+from manyheads.models.memory import Memory, WithMemory
 from manyheads.onboarding.export import FORMATS, Outputs, onnx_outputs
-from manyheads.onboarding.model_folder import CARD, WEIGHTS, as_inputs, read_card, sha256
+from manyheads.onboarding.model_folder import CARD, MEMORY, WEIGHTS, as_inputs, read_card, sha256
 
 __all__ = ["PersonalModel", "Predictions"]
 
@@ -111,10 +112,15 @@ def _network(folder: Path, card: dict[str, Any], encoding: Encoding) -> Outputs:
         raise UserError(f"{folder} was made with a model of your own", fix="predict with its export: --engine onnx")
     path = card["run"]["facts"].get("code", {}).get("model", {}).get(name)
     spec = build(MODELS.find(name, str(folder), path), table, where=f"{folder / CARD}: model")
-    module = build_model(spec, encoding.shape, encoding.outputs, seed=0, dtype=encoding.dtype).module
+    model = build_model(spec, encoding.shape, encoding.outputs, seed=0, dtype=encoding.dtype)
+    module = model.module
     try:
-        module.load_state_dict(load_file(folder / WEIGHTS))
-    except (SafetensorError, RuntimeError) as error:
+        tensors = load_file(folder / WEIGHTS)
+        module.load_state_dict({k: v for k, v in tensors.items() if not k.startswith(MEMORY)})
+        if card.get("memory"):
+            kept: dict[str, Any] = {k.removeprefix(MEMORY): v for k, v in tensors.items() if k.startswith(MEMORY)}
+            module = WithMemory(module, model.head_layer, Memory(**kept, **card["memory"]))
+    except (SafetensorError, RuntimeError, TypeError) as error:
         reason = " ".join(str(error).split())
         raise UserError(f"{folder / WEIGHTS} does not fit the model of {CARD}: {reason}") from None
     module.eval().requires_grad_(False)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import nn
 
 from manyheads.baselines import inner_folds
 from manyheads.core.optim import FineTune
@@ -15,7 +16,8 @@ from manyheads.core.settings import as_dict
 from manyheads.core.trees import Tree
 from manyheads.data import Encoding
 from manyheads.data.sites.new_site import new_site, read_new_site
-from manyheads.engines.workbench import of_one
+from manyheads.engines.memory import Fitted
+from manyheads.models.memory import Memory, WithMemory
 from manyheads.onboarding.adaptation import adapted
 from manyheads.onboarding.alone import Alone, best_alone
 from manyheads.onboarding.held_out import doubts, seen_by, split
@@ -43,6 +45,14 @@ class Personal:
     """encoded inputs to try its exports on"""
     facts: dict[str, Any]
     """what was done and measured, as plain values"""
+    memory: Memory | None = None
+    """of its training samples, if these have a say in its predictions"""
+
+    @property
+    def module(self) -> nn.Module:
+        """The network with the client's parameters, and its memory if it has one, ready to predict."""
+        network = self.run.model.module_with(self.params).requires_grad_(False)
+        return network if self.memory is None else WithMemory(network, self.run.model.head_layer, self.memory)
 
 
 def personalize(
@@ -77,24 +87,23 @@ def personalize(
     assert site.y is not None
     seen = seen_by(run, site, site.y, encoding)
     train, test = split(site.y, encoding, test_fraction, seed, seen)
-    sizes = curve_sizes(curve, len(train))
-    newcomer = Newcomer(run, encoding, site, site.y, seed)
+    sizes, newcomer = curve_sizes(curve, len(train)), Newcomer(run, encoding, site, site.y, seed)
     given = newcomer.tuning(finetune, lr)
     folds = list(inner_folds(site.y[train], encoding.task, FOLDS, seed))
     say(f"training on {len(train)} samples")
     tuning, losses = adapted(newcomer, given, train, folds)
-    params, (own,) = newcomer.tuned(tuning, [train])
-    (after,) = newcomer.scores(params, [own], test)
+    mine, (own,) = newcomer.tuned(tuning, [train])
+    (after,) = newcomer.scores(mine, [own], test)
     say("fitting models to the client's samples alone")
     alone = Alone(newcomer, seed)
     best = best_alone(models := alone.models(train, test, folds))
-    scores = {name: score(model.held_out, encoding) for name, model in models.items()}
+    scores = {name: score(each.held_out, encoding) for name, each in models.items()}
     points = learning_curve(newcomer, tuning, (alone, best) if best else None, sizes, train, test, say)
+    ours = newcomer.predictions(mine, [own], test)
     last = curve_point(len(train), [after], [scores[best]] if best else None, encoding.task)
-    ours = newcomer.predictions(params, [own], test)
     facts = {
         **_facts(newcomer, tuning, train, test),
-        "before": {"model": newcomer.words, **newcomer.scores(newcomer.model, [own], test)[0]},
+        "before": {"model": newcomer.words, **newcomer.scores(Fitted(newcomer.model), [own], test)[0]},
         "after": after | {"validation": float(losses.mean()) if folds else None},
         "alone": {n: {"model": m.words, **scores[n], "validation": m.validation} for n, m in models.items()},
         "best_alone": best,
@@ -104,12 +113,14 @@ def personalize(
         "seen": None if seen is None else int(seen.sum()),
         "warnings": [*site.warnings, *doubts(run, site.y, encoding, seen, len(test))],
     }
-    return Personal(run, of_one(params, run.model.params.all), own, own.inputs(site.samples)[test], facts)
+    params = mine.first(run.model.params.all).params
+    return Personal(run, params, own, own.inputs(site.samples)[test], facts, mine.memory)
 
 
 def _facts(newcomer: Newcomer, tuning: Tuning, train: np.ndarray, test: np.ndarray) -> dict[str, Any]:
     """What is done."""
     run, encoding, tune = newcomer.run, newcomer.encoding, tuning.on(len(train))
+    step = f", step size {tune.lr:g}" if tune.parts else ""
     return {
         "method": run.algorithm.name,
         "rounds": run.rounds,
@@ -119,6 +130,6 @@ def _facts(newcomer: Newcomer, tuning: Tuning, train: np.ndarray, test: np.ndarr
         "task": encoding.task,
         "finetune": as_dict(tune),
         "finetune_chosen_by": tuning.chosen_by,
-        "protocol": f"{newcomer.words}, {tune.describe()} on {len(train)} samples, step size {tune.lr:g}; "
+        "protocol": f"{newcomer.words}, {tune.describe()} on {len(train)} samples{step}; "
         f"measured on {len(test)} held-out samples" + (f"; loss: {encoding.loss}" if encoding.loss else ""),
     }

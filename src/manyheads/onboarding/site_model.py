@@ -10,6 +10,7 @@ from manyheads.core.errors import UserError, did_you_mean
 from manyheads.core.settings import build
 from manyheads.core.words import quoted
 from manyheads.data import Encoding, Federation, source_of
+from manyheads.engines.memory import Fitted
 from manyheads.onboarding.personalize import Personal
 from manyheads.run.config import Config, federation_of
 from manyheads.run.config_file import CUSTOM
@@ -49,8 +50,9 @@ def site_model(run: Run, site: str, federation: Federation | None = None) -> Per
     client = names.index(site)
     encoding = run.directory.site_encoding(client)
     again = federation or federation_again(run) if run.adapts else None
-    params = run.final_model(client, again) if again else run.client_model(client)
-    return Personal(run, params, encoding, _examples(encoding), _facts(run, client, site, encoding))
+    mine = run.final_model(client, again) if again else Fitted(run.client_model(client))
+    facts = _facts(run, client, site, encoding)
+    return Personal(run, mine.params, encoding, _examples(encoding), facts, mine.memory)
 
 
 def federation_again(run: Run) -> Federation:

@@ -55,6 +55,7 @@ _METHODS: dict[str, tuple[str, str, tuple[int, ...]]] = {
     "reptile": ("Reptile", GREEN, DOUBLE),
     "pfedme": ("pFedMe", PURPLE, LONG),
     "mr-mtl": ("MR-MTL", BROWN, LONG),
+    "knn-per": ("kNN-Per", BLUE, DOUBLE),
 }
 
 

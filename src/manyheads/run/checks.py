@@ -9,6 +9,7 @@ from manyheads.core.errors import UserError
 from manyheads.core.tasks import task_named
 from manyheads.data import Federation
 from manyheads.engines.engine import Engine
+from manyheads.engines.memory import check_memory
 from manyheads.engines.starting import hindrance
 from manyheads.engines.workbench import model_of, tried_on
 from manyheads.metrics import Metric, metrics_for
@@ -64,12 +65,7 @@ def check(algorithm: Algorithm, given: Model, federation: Federation, training: 
         training.client_state(algorithm, model.params),
     )
     model_of(algorithm, training.evaluate.kind(algorithm), server, initial)
-    if training.evaluate.model == "finetuned" and training.finetune.scope == "none":
-        raise UserError(
-            "fine-tuning is not set", where="evaluate.model", given="finetuned", fix="say how: --finetune head:10"
-        )
-    if "head" in training.finetune.parts and not model.params.head:
-        raise UserError("the model has no head to fine-tune", where="finetune", fix="use --finetune all:10")
+    _check_adaptation(algorithm, model, federation, training)
     if training.evaluate.who == "new" and training.evaluate.model == "local":
         raise UserError(
             "new clients have no local model", where="evaluate.model", given="local", allowed="auto, finetuned"
@@ -79,6 +75,18 @@ def check(algorithm: Algorithm, given: Model, federation: Federation, training: 
             "the federation has no new clients", where="evaluate.who", fix="keep some aside: --new-clients 0.2"
         )
     return model
+
+
+def _check_adaptation(algorithm: Algorithm, model: TriedModel, federation: Federation, training: Training) -> None:
+    """Check that models can be adapted to their clients as the settings or the method say."""
+    if training.evaluate.model == "finetuned" and training.finetune.scope == "none":
+        raise UserError(
+            "fine-tuning is not set", where="evaluate.model", given="finetuned", fix="say how: --finetune head:10"
+        )
+    if "head" in training.finetune.parts and not model.params.head:
+        raise UserError("the model has no head to fine-tune", where="finetune", fix="use --finetune all:10")
+    if "knn" in (training.finetune.scope, training.evaluate.evaluation(algorithm, training.finetune).tune.scope):
+        check_memory(model, task_named(federation.task))
 
 
 def _check_travels(algorithm: Algorithm, model: TriedModel, metrics: Sequence[Metric], engine: Engine) -> None:

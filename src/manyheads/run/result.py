@@ -20,7 +20,8 @@ from manyheads.core.store import PersonalStore
 from manyheads.core.trees import State, Tree
 from manyheads.data import Encoding, Federation, Samples
 from manyheads.engines.evaluation import predict
-from manyheads.engines.workbench import Evaluation, Keep, Members, Split, Workbench, model_of, of_one, tried_on
+from manyheads.engines.memory import Fitted
+from manyheads.engines.workbench import Evaluation, Keep, Members, Split, Workbench, model_of, tried_on
 from manyheads.metrics import Predictions
 from manyheads.models import Model, TriedModel
 from manyheads.run.at_sites import AT_SITES
@@ -131,12 +132,11 @@ class Run:
         what = self._evaluation(self.finetunes)
         return what.tune.scope != "none" or (what.kind == "personal" and self.algorithm.settles)
 
-    def final_model(self, client: int, federation: Federation) -> Tree:
-        """A client's parameters as it predicts with them: those of :meth:`client_model`, adapted to its samples."""
+    def final_model(self, client: int, federation: Federation) -> Fitted:
+        """What a client predicts with: the parameters of :meth:`client_model`, adapted to its samples, and its memory."""
         members, what = Members.of([client]), self._evaluation(self.finetunes)
         kept, round = self._store.read(members.rows), self._last_round(federation)
-        params = self._bench(federation).models(round, what, self.server, members, kept)
-        return of_one(params, self.model.params.all)
+        return self._bench(federation).models(round, what, self.server, members, kept).first(self.model.params.all)
 
     def client_module(self, client: int, model: ModelKind | None = None) -> nn.Module:
         """A client's model as a module of its own, in evaluation mode, with the parameters of :meth:`client_model`.
@@ -169,8 +169,8 @@ class Run:
         """The parameters of a new client's model, after fine-tuning by ``tune``; see :meth:`new_predictions`."""
         members, kept = self._newcomers(federation, [client])
         what = Evaluation(self.training.evaluate.kind(self.algorithm), tune, "test", new=True)
-        params = self._bench(federation).models(self._last_round(federation), what, self.server, members, kept)
-        return of_one(params, self.model.params.all)
+        found = self._bench(federation).models(self._last_round(federation), what, self.server, members, kept)
+        return found.first(self.model.params.all).params
 
     def _newcomers(self, federation: Federation, rows: Sequence[int] | None = None) -> tuple[Members, State]:
         """New clients, with addresses after those of the run's clients, and their initial personal states."""

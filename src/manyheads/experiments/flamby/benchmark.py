@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import nn
 
-from manyheads.algorithms import Local
+from manyheads.algorithms import FedAvg, Local
 from manyheads.core.contract import Algorithm
 from manyheads.core.optim import SGD
+from manyheads.core.server import ServerOptimizer
 from manyheads.core.trees import Tree
 from manyheads.data import Federation
 from manyheads.engines.client_data import ClientData
@@ -20,10 +22,16 @@ from manyheads.metrics import METRICS
 from manyheads.models import Model
 from manyheads.run import Run, simulate
 
-__all__ = ["POOLED", "Benchmark"]
+__all__ = ["POOLED", "Benchmark", "adaptive"]
 
 POOLED = "all"
 """in place of a site's name: the test samples of all sites as one"""
+
+
+def adaptive(kind: Literal["adam", "yogi", "adagrad"], lr: float, server_lr: float, batch: int) -> Algorithm:
+    """FedAdam, FedYogi or FedAdagrad with 100 local updates, and what FLamby leaves the same for all of them."""
+    server = ServerOptimizer(kind=kind, lr=server_lr, momentum=0.9, beta2=0.999, tau=1e-8)
+    return FedAvg(sgd=SGD(lr=lr, momentum=0.0), batch=batch, steps=100, server=server)
 
 
 @dataclass(frozen=True)
@@ -46,18 +54,20 @@ class Benchmark:
     methods: Mapping[str, Algorithm]
     """the federated methods"""
 
-    def run(self, seed: int) -> Iterator[tuple[str, str, float]]:
-        """The method, the test samples (of a site, or all), and the value of the metric.
+    def run(self, seed: int, but: Collection[str] = ()) -> Iterator[tuple[str, str, float]]:
+        """The method, the test samples (of a site, or all), and the value of the metric; of all methods ``but`` some.
 
         The seed gives the initial model that it gives FLamby; batches are drawn in another order than there.
         """
-        own = self._trained(self._alone, self.apart, 1, seed)
-        for index in range(len(self.apart)):
-            site = self.apart.client_name(index)
-            yield "local", site, self._at(self.apart, own.client_model(index))[site]
+        if "local" not in but:
+            own = self._trained(self._alone, self.apart, 1, seed)
+            for index in range(len(self.apart)):
+                site = self.apart.client_name(index)
+                yield "local", site, self._at(self.apart, own.client_model(index))[site]
         for method in ("pooled", *self.methods):
-            for site, value in self.shared(method, seed).items():
-                yield method, site, value
+            if method not in but:
+                for site, value in self.shared(method, seed).items():
+                    yield method, site, value
 
     def shared(self, method: str, seed: int) -> dict[str, float]:
         """The values of the one model that a method trains for all sites; ``pooled`` trains it on all samples."""

@@ -19,6 +19,9 @@ METHODS = {
     "FedAvg100": "fedavg",
     "FedProx100": "fedprox",
     "Scaffold100": "scaffold",
+    "FedAdam100": "fedadam",
+    "FedYogi100": "fedyogi",
+    "FedAdagrad100": "fedadagrad",
 }
 """FLamby's names of the methods that we have too; with 100 local updates a round"""
 

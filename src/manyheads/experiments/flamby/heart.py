@@ -13,7 +13,7 @@ from manyheads.core.optim import SGD
 from manyheads.data import Federation, Samples
 from manyheads.data.public.hospitals import HEART
 from manyheads.data.sites.tables import read_table
-from manyheads.experiments.flamby.benchmark import POOLED, Benchmark
+from manyheads.experiments.flamby.benchmark import POOLED, Benchmark, adaptive
 
 __all__ = ["Logistic", "heart_benchmark", "hospitals", "split"]
 
@@ -45,6 +45,9 @@ def heart_benchmark() -> Benchmark:
         "fedavg": FedAvg(sgd=sgd, batch=4, steps=100),
         "fedprox": FedProx(sgd=sgd, mu=0.01, batch=4, steps=100),
         "scaffold": Scaffold(lr=0.001, server_lr=1.0, batch=4, steps=100),
+        "fedadam": adaptive("adam", 0.01, 0.01, batch=4),
+        "fedyogi": adaptive("yogi", 0.003162, 0.01, batch=4),
+        "fedadagrad": adaptive("adagrad", 0.003162, 0.316228, batch=4),
     }
     return Benchmark("heart", apart, together, Logistic, "accuracy", 50, 4, 0.001, rounds=15, methods=methods)
 

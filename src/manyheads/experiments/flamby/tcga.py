@@ -12,7 +12,7 @@ from manyheads.algorithms import FedAvg, FedProx, Scaffold
 from manyheads.core.optim import SGD
 from manyheads.data import Federation, Samples
 from manyheads.data.public.tcga import REGIONS, TcgaBrca
-from manyheads.experiments.flamby.benchmark import POOLED, Benchmark
+from manyheads.experiments.flamby.benchmark import POOLED, Benchmark, adaptive
 
 __all__ = ["tcga_benchmark"]
 
@@ -33,6 +33,9 @@ def tcga_benchmark(path: str = "", scaling: Literal["client", "none"] = "none") 
         "fedavg": FedAvg(sgd=SGD(lr=0.1, momentum=0.0), batch=8, steps=100),
         "fedprox": FedProx(sgd=SGD(lr=0.1, momentum=0.0), mu=0.1, batch=8, steps=100),
         "scaffold": Scaffold(lr=0.01, server_lr=1.0, batch=8, steps=100),
+        "fedadam": adaptive("adam", 0.01, 0.1, batch=8),
+        "fedyogi": adaptive("yogi", 0.01, 0.1, batch=8),
+        "fedadagrad": adaptive("adagrad", 0.01, 1.0, batch=8),
     }
     return Benchmark(
         "tcga-brca",
