@@ -44,9 +44,9 @@ def formed(leaf: Leaf) -> Tensor:
 
 def scaled(leaf: Leaf, scale: float | Tensor) -> Leaf:
     """A multiple; ``scale`` is a number, or one for each client, [C]."""
-    if isinstance(leaf, Product):
-        return Product(leaf.left_COB * _beside(scale, leaf.left_COB), leaf.right_CBI)
-    return leaf * _beside(scale, leaf)
+    narrow = leaf.left_COB if isinstance(leaf, Product) else leaf
+    multiple = narrow * (_beside(scale, narrow) if isinstance(scale, Tensor) else scale)
+    return Product(multiple, leaf.right_CBI) if isinstance(leaf, Product) else multiple
 
 
 def plus(value: Leaf, term: Leaf, scale: float | Tensor) -> Leaf:
@@ -78,6 +78,6 @@ def add_times(out_CBI: Tensor, h_CBO: Tensor, leaf: Leaf) -> None:
     out_CBI.baddbmm_(h_CBO, leaf)
 
 
-def _beside(scale: float | Tensor, value: Tensor) -> float | Tensor:
+def _beside(scale_C: Tensor, value: Tensor) -> Tensor:
     """The scale, with a dimension for each of the value's, so that it multiplies client by client."""
-    return scale.to(value.dtype).reshape(-1, *[1] * (value.ndim - 1)) if isinstance(scale, Tensor) else scale
+    return scale_C.to(value.dtype).reshape(-1, *[1] * (value.ndim - 1))

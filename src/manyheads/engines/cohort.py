@@ -8,7 +8,7 @@ once. Each call chooses anew, by sizes alone and never by a clock: the choice ma
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -19,6 +19,7 @@ from torch import Tensor
 from manyheads.core.contract import Batch, Round, Step
 from manyheads.core.errors import UserError
 from manyheads.core.optim import SGD, FineTune, TorchOptimizer
+from manyheads.core.products import Leaf
 from manyheads.core.randomness import Purpose, steps_per_pass
 from manyheads.core.trees import State, Tree
 from manyheads.engines.autograd import differentiated
@@ -132,8 +133,8 @@ class LocalCohort:
             correction,
         )
         if isinstance(opt, SGD) and (chain := self._chain(net, x)) is not None:
-            return chained(update, chain, self._stacks(part, CHAIN_STACK_BELOW))
-        if isinstance(opt, SGD) and self._stacks(part, convolves=self._convolves(batch, net)):
+            return chained(update, chain, self._stacks(part, batch, net, chain))
+        if isinstance(opt, SGD) and self._stacks(part, batch, net):
             return stacked(update)
         return looped(update)
 
@@ -154,7 +155,8 @@ class LocalCohort:
     ) -> State:
         counts = self.steps(batch=batches[0], epochs=epochs, steps=steps).cpu().numpy()
         streams = self._draws.streams(batches, counts, independent)
-        if self._stacks(self.model.params.all, convolves=self._convolves(max(batches))):
+        chain = self._chain(self.model.net, self.data.x)
+        if self._stacks(self.model.params.all, max(batches), self.model.net, chain):
             return self._scan(step, state, streams, counts, np.arange(len(counts)))
         alone = []
         for client in range(len(counts)):
@@ -218,9 +220,9 @@ class LocalCohort:
                 fix="use a method that trains by SGD (fedavg, fedper, fedrep, ...), or GroupNorm",
             )
         chain = self._chain(self.model.net, self.data.x)
-        below, convolves = STACK_BELOW if chain is None else CHAIN_STACK_BELOW, self._convolves(on.rows.shape[1])
-        if len(on) > 1 and not self._stacks(params, below, convolves):
+        if len(on) > 1 and not self._stacks(params, on.rows.shape[1], self.model.net, chain):
             return _cat([self._differentiate(*self._one(i, params, on, vector)) for i in range(len(on))])
+        found: Mapping[str, Tensor] | Mapping[str, Leaf]
         if chain is None:
             loss_C, found = differentiated(self.model, self._draws, self._values, params, on, vector)
         else:
@@ -244,20 +246,16 @@ class LocalCohort:
 
     # -- choice of the implementation ---------------------------------------------------------------------------------
 
-    def _stacks(self, part: Tree, below: int = STACK_BELOW, convolves: bool = False) -> bool:
-        """Whether clients that train this part are stacked; ``convolves``: a step is mainly convolutions."""
+    def _stacks(self, part: Tree, batch: int, net: Net, chain: Chain | None = None) -> bool:
+        """Whether clients that train this part of a net in batches of so many samples (0: all) are stacked."""
         if self.model.random or not self.model.stackable or self.mode == "loop":
             return False
         size = sum(self.model.params.all[name].numel() for name in part)
-        small = (size <= below and not convolves) or self.data.x.device.type != "cpu"
-        return self.mode == "stacked" or (small and len(self._addresses) > 1)
-
-    def _convolves(self, batch: int, net: Net | None = None) -> bool:
-        """Whether the convolutions of a step on so many samples (0: all) cost more than is saved by stacking."""
-        if net is not None and net is self.model.head_net:
-            return False
-        largest = int(self.data.sizes.max())
-        return self.model.convolved * min(batch or largest, largest) > CONVOLVED_STACK_BELOW
+        small = size <= (STACK_BELOW if chain is None else CHAIN_STACK_BELOW)
+        if net is not self.model.head_net:
+            largest = int(self.data.sizes.max())
+            small = small and self.model.convolved * min(batch or largest, largest) <= CONVOLVED_STACK_BELOW
+        return self.mode == "stacked" or ((small or self.data.x.device.type != "cpu") and len(self._addresses) > 1)
 
     def _chain(self, net: Net, x: Tensor) -> Chain | None:
         """The layers, if they can be trained without autograd; None if images are augmented anew for every batch."""

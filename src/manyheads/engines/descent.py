@@ -115,8 +115,8 @@ class Terms(NamedTuple):
         if prox is None:
             return cls(decay, constant)
         strength, anchor = prox[0], prox[1][name]
-        per_client = isinstance(strength, Tensor) and strength.ndim
-        mu = strength.reshape(-1, *[1] * (ndim - 1)) if per_client else float(strength)
+        each = isinstance(strength, Tensor) and strength.ndim == 1
+        mu = torch.as_tensor(strength).reshape(-1, *[1] * (ndim - 1)) if each else float(strength)
         pull = -mu * anchor
         return cls(mu + decay, pull if constant is None else pull + constant)
 

@@ -96,9 +96,8 @@ class Dual:
         self._a, self._x = self._a[:clients], self._x[:clients]
         self._velocity = None if self._velocity is None else self._velocity[:clients]
         self._constant = first_of(clients, self._constant, 3)
-        if isinstance(self._shrink, Tensor):
-            self._shrink = self._shrink[:clients]
-            self._share.narrow(clients)
+        self._shrink = self._shrink[:clients] if isinstance(self._shrink, Tensor) else self._shrink
+        self._share.narrow(clients)
 
     def _write_trained(self, leaving: slice) -> None:
         """Write the weights of these clients to the memory for trained values."""
@@ -132,10 +131,11 @@ class Share:
         self.start, self.constant = (w - self._opt.lr * v for w, v in zip((p, q), self._velocity, strict=True))
 
     def narrow(self, clients: int) -> None:
-        self._shrink, self.start, self.constant, *both = (
-            v[:clients] for v in (self._shrink, self.start, self.constant, *self._velocity)
+        p, q, (r, s) = self.start, self.constant, self._velocity
+        self._shrink, self.start, self.constant, r, s = (
+            v[:clients] if isinstance(v, Tensor) else v for v in (self._shrink, p, q, r, s)
         )
-        self._velocity = both[0], both[1]
+        self._velocity = r, s
 
 
 def _add(value: Tensor, term: Tensor, scale: float | Tensor) -> None:
