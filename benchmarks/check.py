@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.flop_counter import FlopCounterMode
 from workloads import Workload
 
-from manyheads import FedAvg, Model, simulate
+from manyheads import FedAvg, Model, Scaffold, simulate
 from manyheads.core.randomness import Purpose, batch_plan, generator
 from manyheads.data import Federation, Samples
 
@@ -70,8 +71,16 @@ def difference(workload: Workload) -> float:
         return abs(float(np.mean(loss)) - run.history[-1]["evaluation"]["loss"])
     run = simulate(workload.algorithm, model, workload.federation(), rounds=1)
     plain.round()
-    ours: dict[str, Tensor] = {k.partition("/")[2]: v for k, v in run.server.flat.items()}
-    return max(float((ours[k] - v).abs().max() / v.abs().max()) for k, v in plain.server.items())
+    server = next(iter(run.server.values()))
+    found = [_apart(server, plain.server)]
+    if isinstance(plain.a, Scaffold):
+        found.append(_apart(run.server.control, plain.control))
+    found += [_apart(run.client_model(i), own) for i in range(len(plain.train)) if (own := plain.personal(i))]
+    return max(found)
+
+
+def _apart(ours: Mapping[str, Tensor], plain: Mapping[str, Tensor]) -> float:
+    return max(float((ours[k] - v).abs().max() / v.abs().max()) for k, v in plain.items())
 
 
 def arithmetic(workload: Workload) -> int:

@@ -1,7 +1,7 @@
-"""Where one way of training clients becomes faster than another: ``python benchmarks/costs.py [--turns N]``.
+"""Where one way of training clients becomes faster than another: ``python benchmarks/costs.py [--turns N] [--only NAME ...]``.
 
-The constants of ``src/manyheads/engines/ways.py`` stand beside what is measured here: the size of a model from which on
-stacking its clients no longer pays, the number of clients in a stack that is fastest, and the work from which on a second
+The constants of ``src/manyheads/engines/ways.py`` stand beside what is measured here: the size of a model, and the work of
+its convolutions, from which on stacking its clients no longer pays, the number of clients in a stack that is fastest, and the work from which on a second
 worker pays. Ways take turns, on one thread; processor time counts, except for workers, where seconds do. Ratios are those of
 a turn, with quartiles. Writes benchmarks/results/costs.json.
 """
@@ -15,8 +15,8 @@ import os
 import statistics
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from itertools import pairwise
+from contextlib import nullcontext, suppress
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -44,18 +44,27 @@ def net(width: int, activation: type[nn.Module]) -> Model:
     return Model(nn.Sequential(*layers), head="4")
 
 
-def cohort_of(clients: int, model: Model) -> tuple[TriedModel, ClientData]:
-    federation = classified(clients, SAMPLES, (INPUTS,))
+def convolutional(channels: int) -> Model:
+    """Two 5x5 convolutions and two linear layers, on images of 28 x 28 pixels."""
+    convolutions = [nn.Conv2d(1, channels, 5), nn.ReLU(), nn.MaxPool2d(2)]
+    convolutions += [nn.Conv2d(channels, 2 * channels, 5), nn.ReLU(), nn.MaxPool2d(2)]
+    return Model(nn.Sequential(*convolutions, nn.Flatten(), nn.Linear(32 * channels, 32), nn.ReLU(), nn.Linear(32, 10)))
+
+
+def cohort_of(
+    clients: int, model: Model, shape: tuple[int, ...] = (INPUTS,), samples: int = SAMPLES
+) -> tuple[TriedModel, ClientData]:
+    federation = classified(clients, samples, shape)
     data = ClientData.of(federation.train, federation.task, next(iter(model.params.all.values())))
     return model.tried(data.x[:2], federation.task, federation.outputs), data
 
 
-def trained(tried: TriedModel, data: ClientData, mode: ways.Mode) -> float:
+def trained(tried: TriedModel, data: ClientData, mode: ways.Mode, batch: int = 10) -> float:
     """Processor seconds of one epoch of all clients."""
     count = len(data.sizes)
     begin = time.process_time()
     cohort = LocalCohort(tried, data, range(count), Round(1, 0, count, count), mode)
-    cohort.sgd(tried.params.all, opt=OPT, batch=10, epochs=1)
+    cohort.sgd(tried.params.all, opt=OPT, batch=batch, epochs=1)
     return time.process_time() - begin
 
 
@@ -81,6 +90,23 @@ def stacking(activation: type[nn.Module], widths: list[int], turns: int) -> list
         ratios = turns_of(turns, lambda: trained(tried, data, "loop"), lambda: trained(tried, data, "stacked"))  # noqa: B023
         rows.append({"parameters": tried.params.all.numel, "ratios": ratios})
         print(f"  {rows[-1]['parameters']:>10,} parameters: {told(ratios)}", flush=True)
+    return rows
+
+
+def convolving(channels: list[int], batches: list[int], turns: int) -> list[dict[str, Any]]:
+    """Clients one after another over the same clients stacked, by the convolutions of a forward pass, per layer."""
+    rows = []
+    for count, batch in product(channels, batches):
+        tried, data = cohort_of(CLIENTS, convolutional(count), (1, 28, 28), 3 * batch)
+        ratios = turns_of(
+            turns,
+            lambda: trained(tried, data, "loop", batch),  # noqa: B023
+            lambda: trained(tried, data, "stacked", batch),  # noqa: B023
+        )
+        rows.append({"operations": tried.convolved * batch, "batch": batch, "ratios": ratios})
+    rows.sort(key=lambda row: row["operations"])
+    for row in rows:
+        print(f"  {row['operations']:>12,.0f} operations, batch {row['batch']}: {told(row['ratios'])}", flush=True)
     return rows
 
 
@@ -156,26 +182,58 @@ def crossing(rows: list[dict[str, Any]], key: str) -> float | None:
     return None
 
 
+MEASURED: dict[str, tuple[str, str, Callable[[int], list[dict[str, Any]]]]] = {
+    "STACK_BELOW": (
+        "loop over stacked, by autograd",
+        "parameters",
+        lambda turns: stacking(nn.GELU, [32, 64, 128, 256, 512], turns),
+    ),
+    "CHAIN_STACK_BELOW": (
+        "loop over stacked, chains by hand",
+        "parameters",
+        lambda turns: stacking(nn.ReLU, [128, 256, 512, 900, 1400], turns),
+    ),
+    "CONVOLVED_STACK_BELOW": (
+        "loop over stacked, convolutions",
+        "operations",
+        lambda turns: convolving([2, 4, 8, 16], [10, 50], turns),
+    ),
+    "STACKED_WEIGHTS": (
+        "seconds a client, over those in stacks of four",
+        "parameters",
+        lambda turns: stack_sizes([16, 128, 512], [1, 2, 8, 16, 32], turns),
+    ),
+    "DIVIDED_ABOVE": (
+        "one chunk over two, with two workers",
+        "work",
+        lambda turns: dividing([8, 32, 64, 128], turns),
+    ),
+}
+"""what is measured for each constant, and by what it is given; of STACKED_WEIGHTS there is no constant"""
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=11)
-    turns = parser.parse_args().turns
-    found: dict[str, Any] = {}
-    with one_thread():
-        print("loop over stacked, by autograd:")
-        found["STACK_BELOW"] = stacking(nn.GELU, [32, 64, 128, 256, 512], turns)
-        print("loop over stacked, chains by hand:")
-        found["CHAIN_STACK_BELOW"] = stacking(nn.ReLU, [128, 256, 512, 900, 1400], turns)
-        print("seconds a client, over those in stacks of four:")
-        found["STACKED_WEIGHTS"] = stack_sizes([16, 128, 512], [1, 2, 8, 16, 32], turns)
-    print("one chunk over two, with two workers:")
-    found["DIVIDED_ABOVE"] = dividing([8, 32, 64, 128], turns)
-    constants = {}
-    for name, key in (("STACK_BELOW", "parameters"), ("CHAIN_STACK_BELOW", "parameters"), ("DIVIDED_ABOVE", "work")):
-        at = crossing(found[name], key)
-        constants[name] = {"used": getattr(ways, name), "crossing": at}
-        print(f"{name}: {getattr(ways, name):,}; measured: {'no crossing' if at is None else f'{at:,.0f}'}")
-    facts = {"constants": constants, "rows": found, "load": os.getloadavg()[0], "machine": machine_facts()}
+    parser.add_argument("--only", nargs="*", choices=list(MEASURED), default=list(MEASURED), help="constants")
+    options = parser.parse_args()
+    before = json.loads(RESULT.read_text()) if RESULT.exists() else {"rows": {}, "constants": {}}
+    found, constants = before["rows"], before["constants"]
+    for name in options.only:
+        words, key, measure = MEASURED[name]
+        print(f"{words}:")
+        with one_thread() if name != "DIVIDED_ABOVE" else nullcontext():
+            found[name] = measure(options.turns)
+        if hasattr(ways, name):
+            at = crossing(found[name], key)
+            constants[name] = {"used": getattr(ways, name), "crossing": at}
+            print(f"{name}: {getattr(ways, name):,}; measured: {'no crossing' if at is None else f'{at:,.0f}'}")
+    facts = {
+        "constants": {name: constants[name] for name in MEASURED if name in constants},
+        "rows": {name: found[name] for name in MEASURED if name in found},
+        "load": os.getloadavg()[0],
+        "machine": machine_facts(),
+    }
     RESULT.write_text(json.dumps(facts, indent=1) + "\n")
 
 

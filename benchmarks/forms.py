@@ -30,7 +30,7 @@ from manyheads.core.machine import machine_facts
 from manyheads.core.randomness import Purpose, torch_seeded
 from manyheads.core.tasks import Task
 from manyheads.core.trees import Tree
-from manyheads.engines import chain, client_data, derivatives, layers, looped
+from manyheads.engines import chain, cheapest, client_data, derivatives, looped
 from manyheads.engines.cohort import LocalCohort
 from manyheads.engines.descent import Descent
 from manyheads.models import Net
@@ -73,8 +73,8 @@ def replaced(value: Any, *places: tuple[Any, str]) -> Iterator[None]:
 
 
 def without_layer(kind: str) -> AbstractContextManager[Any]:
-    work = layers.work
-    return replaced(lambda *a, **k: {form: w for form, w in work(*a, **k).items() if form != kind}, (layers, "work"))
+    work = cheapest.work
+    return replaced(lambda *a, **k: {form: w for form, w in work(*a, **k).items() if form != kind}, (cheapest, "work"))
 
 
 def by_autograd(task: Task, labels: Tensor, weight: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
@@ -85,6 +85,10 @@ def by_autograd(task: Task, labels: Tensor, weight: Tensor, out: Tensor) -> tupl
         loss = (each * weight).sum(dim=1)
         (slope,) = torch.autograd.grad(loss.sum(), leaf)
     return loss.detach(), slope
+
+
+def by_gradient(self: Descent, place: int, left: Tensor, right: Tensor) -> None:
+    self.move(place, torch.bmm(left, right))
 
 
 def by_vmap(self: Net, params: Any, x: Tensor) -> Tensor:
@@ -109,13 +113,13 @@ FORMS = (
         "dual",
         "the first layer as multiples of the client's samples (`Dual`)",
         lambda: without_layer("dual"),
-        ("mlp-fedrep",),
+        ("mlp-fedrep", "mlp-ditto", "mlp-scaffold"),
     ),
     Form(
         "product",
         "the gradient is added to the weight by the product that makes it, never formed",
-        lambda: replaced(property(lambda _: False), (Descent, "unmodified")),
-        CHAINS,
+        lambda: replaced(by_gradient, (Descent, "move_by_product")),
+        (*CHAINS, "mlp-ditto", "mlp-scaffold"),
     ),
     Form(
         "loss",

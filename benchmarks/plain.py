@@ -13,7 +13,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 from workloads import Workload
 
-from manyheads import FedAvg, FedRep, FedRepLinear, PerFedAvg
+from manyheads import APFL, Ditto, FedAvg, FedRep, FedRepLinear, PerFedAvg, Scaffold
 
 __all__ = ["Plain", "Shuffled"]
 
@@ -54,14 +54,29 @@ class Plain:
         self.heads = [{k: trained[k] for k in self.head} for _ in self.train]
         personal = isinstance(self.a, FedRep | FedRepLinear)
         self.server = {k: v for k, v in trained.items() if not (personal and k in self.head)}
+        self.own = [{k: v.clone() for k, v in self.server.items()} for _ in self.train]
+        """the personal model of each client, where the method has one"""
+        self.control = {k: torch.zeros_like(v) for k, v in self.server.items()}
+        self.controls = [self.control for _ in self.train]
         kinds: dict[type, Callable[[int], dict[str, Tensor]]] = {
-            FedAvg: self.fedavg, FedRep: self.fedrep, PerFedAvg: self.perfedavg, FedRepLinear: self.fedrep_linear
+            FedAvg: self.fedavg, FedRep: self.fedrep, PerFedAvg: self.perfedavg, FedRepLinear: self.fedrep_linear,
+            Ditto: self.ditto, Scaffold: self.scaffold, APFL: self.apfl,
         }  # fmt: skip
         self.local = kinds[type(self.a)]
 
     def round(self) -> None:
         uploads = [self.local(i) for i in range(len(self.train))]
-        self.server = {k: sum(u[k] for u in uploads) / len(uploads) for k in self.server}  # all have as many samples
+        mean = {k: sum(u[k] for u in uploads) / len(uploads) for k in self.server}  # all have as many samples
+        if isinstance(self.a, Scaffold):
+            mean = {k: w + self.a.server_lr * (mean[k] - w) for k, w in self.server.items()}
+            self.control = {k: sum(c[k] for c in self.controls) / len(self.controls) for k in self.control}
+        self.server = mean
+
+    def personal(self, i: int) -> dict[str, Tensor]:
+        """The model that a client predicts with, if it has one of its own."""
+        if isinstance(self.a, APFL):
+            return {k: self.a.alpha * v + (1 - self.a.alpha) * self.server[k] for k, v in self.own[i].items()}
+        return self.own[i] if isinstance(self.a, Ditto) else {}
 
     def client_net(self, i: int) -> nn.Module:
         net = copy.deepcopy(self.net)
@@ -73,13 +88,21 @@ class Plain:
         state = net.state_dict()
         return {k: state[k] for k in self.server}
 
-    def sgd(self, net: nn.Module, i: int, phase: int, epochs: int, steps: int = 0) -> None:
-        opt = self.a.sgd
+    def sgd(
+        self, net: nn.Module, i: int, phase: int, epochs: int, steps: int = 0,
+        change: Callable[[str, nn.Parameter], Tensor] | None = None,
+    ) -> None:  # fmt: skip
+        """Steps of ``optim.SGD``; ``change`` is added to the gradient of each parameter."""
+        opt = self.a if isinstance(self.a, Scaffold) else self.a.sgd
         params = [p for p in net.parameters() if p.requires_grad]
         optimizer = torch.optim.SGD(params, lr=opt.lr, momentum=opt.momentum)
         for x, y in self.batches.passes(self.train[i], i, phase, self.a.batch, epochs, steps):
             optimizer.zero_grad()
             functional.cross_entropy(net(x), y).backward()
+            if change is not None:
+                with torch.no_grad():
+                    for name, p in net.named_parameters():
+                        p.grad += change(name, p)
             optimizer.step()
 
     def fedavg(self, i: int) -> dict[str, Tensor]:
@@ -95,6 +118,40 @@ class Plain:
             self.sgd(net, i, phase, epochs)
         state = net.state_dict()
         self.heads[i] = {k: state[k].clone() for k in self.head}
+        return self.upload(net)
+
+    def ditto(self, i: int) -> dict[str, Tensor]:
+        net, own = self.client_net(i), copy.deepcopy(self.net)
+        self.sgd(net, i, 0, self.a.epochs, self.a.steps)
+        own.load_state_dict(self.own[i], strict=False)
+        near = self.server
+        self.sgd(own, i, 1, self.a.epochs, self.a.steps, lambda name, p: self.a.lam * (p - near[name]))
+        self.own[i] = self.upload(own)
+        return self.upload(net)
+
+    def scaffold(self, i: int) -> dict[str, Tensor]:
+        net, c, own = self.client_net(i), self.control, self.controls[i]
+        self.sgd(net, i, 0, self.a.epochs, self.a.steps, lambda name, _: c[name] - own[name])
+        steps = self.a.steps or self.a.epochs * -(-len(self.train[i]) // self.a.batch)
+        y = self.upload(net)
+        self.controls[i] = {k: own[k] - c[k] + (self.server[k] - y[k]) / (steps * self.a.lr) for k in y}
+        return y
+
+    def apfl(self, i: int) -> dict[str, Tensor]:
+        a, net, own = self.a, self.client_net(i), self.own[i]
+        mixed = copy.deepcopy(net)
+        optimizer = torch.optim.SGD(net.parameters(), lr=a.lr)
+        for x, y in self.batches.passes(self.train[i], i, 0, a.batch, a.epochs, a.steps):
+            with torch.no_grad():
+                for (name, w), m in zip(net.named_parameters(), mixed.parameters(), strict=True):
+                    m.copy_(a.alpha * own[name] + (1 - a.alpha) * w)
+            mixed.zero_grad()
+            functional.cross_entropy(mixed(x), y).backward()
+            for name, m in mixed.named_parameters():
+                own[name] -= a.lr * a.alpha * m.grad
+            optimizer.zero_grad()
+            functional.cross_entropy(net(x), y).backward()
+            optimizer.step()
         return self.upload(net)
 
     def perfedavg(self, i: int) -> dict[str, Tensor]:

@@ -207,9 +207,14 @@ def cluster(result: dict[str, Any]) -> str:
     return table([*head, "workers, start-up s", "actors, start-up s"], rows)
 
 
+SIZES = ("parameters", "operations", "work")
+"""by what a row of the costs is given"""
+
+
 def told(result: dict[str, Any], name: str) -> str:
     return "; ".join(
-        f"{row.get('parameters', row.get('work')):,}: {quartiles(row['ratios'])}" for row in result["rows"][name]
+        f"{next(row[key] for key in SIZES if key in row):,.0f}: {quartiles(row['ratios'])}"
+        for row in result["rows"][name]
     )
 
 

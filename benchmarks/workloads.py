@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from torch import Tensor, nn
-from torch.nn import functional
+from own_models import lenet, own_mlp, resnet
+from torch import nn
 
-from manyheads import SGD, Engine, Evaluate, FedAvg, FedRep, FedRepLinear, Model, PerFedAvg
+from manyheads import APFL, SGD, Ditto, Engine, Evaluate, FedAvg, FedRep, FedRepLinear, Model, PerFedAvg, Scaffold
 from manyheads.core.contract import Algorithm
 from manyheads.core.randomness import Purpose, torch_seeded
 from manyheads.data import Federation, LinearTasks, Samples
@@ -114,28 +114,12 @@ def relu(width: int, depth: int) -> Callable[[], Model]:
     return lambda: build_model(ReluNet(width=width, depth=depth), (784,), 10, seed=0)
 
 
-class OwnMLP(nn.Module):
-    """The MLP as people write it: a class with functions in its forward."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.fc1, self.fc2, self.fc3 = nn.Linear(784, 512), nn.Linear(512, 256), nn.Linear(256, 64)
-        self.head = nn.Linear(64, 10)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = x.view(x.size(0), -1)
-        for layer in (self.fc1, self.fc2, self.fc3):
-            x = functional.relu(layer(x))
-        return self.head(x)
-
-
-def own_mlp() -> Model:
-    with torch_seeded(0, Purpose.MODEL):
-        return Model(OwnMLP(), head="head")
-
-
 def femnist() -> Federation:
     return classified(15, 148, (784,))
+
+
+def cifar_100() -> Federation:
+    return classified(10, 100, (3, 32, 32))
 
 
 def cifar() -> Federation:
@@ -214,6 +198,83 @@ WORKLOADS = {
             cifar,
             1.5,
             peak=0.60,
+        ),
+        Workload(
+            "mlp-ditto",
+            "Ditto, the MLP 784-512-256-64-10, 15 clients x 148 samples, batch 10, one epoch",
+            Ditto(epochs=1, batch=10),
+            named("femnist-mlp", (784,)),
+            femnist,
+            3,
+            rounds=3,
+        ),
+        Workload(
+            "mlp-scaffold",
+            "SCAFFOLD, the MLP 784-512-256-64-10, 15 clients x 148 samples, batch 10, one epoch",
+            Scaffold(epochs=1, batch=10),
+            named("femnist-mlp", (784,)),
+            femnist,
+            3,
+            rounds=3,
+        ),
+        Workload(
+            "mlp-apfl",
+            "APFL, the MLP 784-512-256-64-10, 15 clients x 148 samples, batch 10, one epoch",
+            APFL(epochs=1, batch=10),
+            named("femnist-mlp", (784,)),
+            femnist,
+            3,
+            rounds=3,
+        ),
+        Workload(
+            "mlp-perfedavg",
+            "Per-FedAvg, exact, the MLP 784-512-256-64-10, 15 clients x 148 samples, 15 steps of batches of 10",
+            PerFedAvg(steps=15, batch=10, outer_batch=10, hessian_batch=10),
+            named("femnist-mlp", (784,)),
+            femnist,
+            3,
+            rounds=3,
+        ),
+        Workload(
+            "cnn-ditto",
+            "Ditto, 2-layer CNN of CIFAR-10, 10 clients x 100 samples, batch 10, one epoch",
+            Ditto(epochs=1, batch=10),
+            named("cnn-cifar10", (3, 32, 32)),
+            cifar_100,
+            1.7,
+        ),
+        Workload(
+            "cnn-scaffold",
+            "SCAFFOLD, 2-layer CNN of CIFAR-10, 10 clients x 100 samples, batch 10, one epoch",
+            Scaffold(epochs=1, batch=10),
+            named("cnn-cifar10", (3, 32, 32)),
+            cifar_100,
+            1.7,
+        ),
+        Workload(
+            "cnn-apfl",
+            "APFL, 2-layer CNN of CIFAR-10, 10 clients x 100 samples, batch 10, one epoch",
+            APFL(epochs=1, batch=10),
+            named("cnn-cifar10", (3, 32, 32)),
+            cifar_100,
+            1.7,
+        ),
+        Workload(
+            "lenet-fedavg",
+            "FedAvg, LeNet-5 written as a class, 10 clients x 100 images of CIFAR-10, batch 10, one epoch",
+            FedAvg(epochs=1, batch=10),
+            lenet,
+            cifar_100,
+            0,
+            rounds=3,
+        ),
+        Workload(
+            "resnet-fedavg",
+            "FedAvg, ResNet-8 with GroupNorm written as a class, 10 clients x 100 images of CIFAR-10, batch 10, one epoch",
+            FedAvg(epochs=1, batch=10),
+            resnet,
+            cifar_100,
+            1.5,
         ),
         Workload(
             "linear-40",

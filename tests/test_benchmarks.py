@@ -17,6 +17,11 @@ from workloads import WORKLOADS
 QUICK = [
     "mlp-fedavg",
     "class-fedavg",
+    "mlp-ditto",
+    "mlp-scaffold",
+    "mlp-apfl",
+    "mlp-perfedavg",
+    "lenet-fedavg",
     "linear-40",
     "linear-1000",
     "relu-deep",

@@ -234,6 +234,33 @@ def test_every_activation_of_a_chain(activation, bias):
     agrees(FedRep(head_epochs=2, body_epochs=3, batch=4, sgd=MOMENTUM), module, head, WIDE, "auto")
 
 
+@pytest.mark.parametrize("mode", ["loop", "stacked"])
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        Ditto(epochs=3, batch=4, sgd=MOMENTUM, lam=0.3),
+        Ditto(epochs=3, batch=4, sgd=SGD(lr=0.05, momentum=0.0, weight_decay=1e-2), lam=0.3),
+        Scaffold(epochs=3, batch=4, lr=0.05),
+        FedMTL(epochs=3, batch=4, sgd=MOMENTUM, lam=0.05),
+        APFL(epochs=2, batch=3, lr=0.1, alpha=0.6),
+        APFL(epochs=2, batch=3, lr=0.1, alpha=0.6, adaptive=True),
+        PerFedAvg(variant="exact", alpha=0.1, beta=0.1, steps=3, batch=3, outer_batch=3, hessian_batch=3),
+        PerFedAvg(
+            variant="exact", alpha=0.1, beta=0.1, steps=2, batch=3, outer_batch=2, hessian_batch=4, inner_steps=2
+        ),
+        PerFedAvg(variant="hf", alpha=0.1, beta=0.1, steps=3, batch=3, outer_batch=3, hessian_batch=3, delta=0.05),
+        ANIL(variant="exact", alpha=0.3, beta=0.1, steps=3, batch=3, outer_batch=2),
+        PFedMe(lam=2.0, steps=3, inner_steps=4, lr=0.1, eta=0.2, batch=3),
+    ],
+    ids=str,
+)
+def test_wide_layers_and_small_batches(algorithm, mode):
+    """Gradients stay products of narrow matrices; pulls and corrections reach the dual form."""
+    with torch_seeded(0, Purpose.MODEL):
+        layers = torch.nn.Linear(40, 24), torch.nn.Tanh(), torch.nn.Linear(24, 3)
+    agrees(algorithm, torch.nn.Sequential(*layers).double(), "2", WIDE, mode, atol=1e-8)
+
+
 @pytest.mark.parametrize("class_weights", ["none", "client", "balanced"])
 def test_softmax_regression(class_weights):
     module = torch.nn.Linear(40, 3)

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
+from manyheads.core.products import Product, formed
 from manyheads.core.tasks import Classification, task_named
 from manyheads.engines.derivatives import Losses, gradient, hvp
 from manyheads.models.chain import Chain
@@ -28,6 +29,7 @@ NETS = {
     "tanh": lambda: double(nn.Linear(5, 4, bias=False), nn.Tanh(), nn.Linear(4, 3), nn.Tanh()),
     "sigmoid": lambda: double(nn.Linear(5, 4), nn.Sigmoid(), nn.Linear(4, 4), nn.Linear(4, 3)),
     "linear": lambda: double(nn.Linear(5, 3)),
+    "wide": lambda: double(nn.Linear(5, 40), nn.Tanh(), nn.Linear(40, 40), nn.Tanh(), nn.Linear(40, 3)),
 }
 
 
@@ -68,6 +70,8 @@ def test_by_hand_as_by_autograd(task, name, trained, shared):
     again, product = hvp(chain, params, x, task_losses, vector)
     torch.testing.assert_close(loss, again)
     assert list(slope) == list(product) == names
+    assert {k for k in names if isinstance(slope[k], Product)} == ({"2.weight"} if name == "wide" else set())
+    slope, product = ({k: formed(v) for k, v in of.items()} for of in (slope, product))
     for c in range(CLIENTS):
         own = {k: v[c].requires_grad_() for k, v in each.items()}
         value = loss_of(module, own, x[c], y[c], weight[c], task)
@@ -91,5 +95,20 @@ def test_frozen_layers_at_the_bottom():
     ahead, behind = (
         gradient(chain, {k: v + s * step * vector[k] for k, v in head.items()}, x, losses)[1] for s in (1, -1)
     )
+    ahead, behind, product = ({k: formed(v) for k, v in of.items()} for of in (ahead, behind, product))
     for k, h in product.items():
         torch.testing.assert_close(h, (ahead[k] - behind[k]) / (2 * step), rtol=1e-6, atol=1e-9)
+
+
+def test_a_vector_of_products_is_the_vector_they_form():
+    module, (x, y, weight) = NETS["wide"](), batch("classification")
+    chain, losses = Chain.of(module), Losses(Classification(), y, weight)
+    assert chain is not None
+    params = {k: v.detach() for k, v in module.named_parameters()}
+    _, vector = gradient(chain, params, x, losses)
+    assert isinstance(vector["2.weight"], Product)
+    found, wanted = (
+        hvp(chain, params, x, losses, along)[1] for along in (vector, {k: formed(v) for k, v in vector.items()})
+    )
+    for k in params:
+        torch.testing.assert_close(formed(found[k]), formed(wanted[k]))

@@ -9,8 +9,10 @@ import torch
 from manyheads import SGD
 from manyheads.core.tasks import Classification
 from manyheads.engines.chain import descend
+from manyheads.engines.cheapest import layer_for
 from manyheads.engines.descent import Descent
-from manyheads.engines.layers import Direct, Dual, Start, Steps, layer_for
+from manyheads.engines.dual import Dual
+from manyheads.engines.layers import Direct, Start, Steps
 from manyheads.models.chain import Chain
 
 MOMENTUM = SGD(lr=0.05, momentum=0.6)
@@ -39,14 +41,20 @@ def steps_of(sizes, passes, batch, inputs, seed=0):
     )
 
 
-def by_torch(module, steps, client, opt):
-    """The same steps of one client by torch's own optimizer."""
-    optimizer = torch.optim.SGD([p for p in module.parameters() if p.requires_grad], lr=opt.lr, momentum=opt.momentum)
+def by_torch(module, steps, client, opt, extra=lambda name, p: 0):
+    """The same steps of one client by torch's own optimizer; ``extra`` is added to each gradient."""
+    trained = {name: p for name, p in module.named_parameters() if p.requires_grad}
+    groups = [
+        {"params": [p], "weight_decay": opt.weight_decay if "bias" not in name else 0.0} for name, p in trained.items()
+    ]
+    optimizer = torch.optim.SGD(groups, lr=opt.lr, momentum=opt.momentum)
     for time, own in enumerate(steps.plans[client]):
         rows = steps.rows_TCB[time, client, : len(own)]
         optimizer.zero_grad()
         out = module(steps.x[rows])
         torch.nn.functional.cross_entropy(out, steps.labels_TCB[time, client, : len(own)]).backward()
+        for name, p in trained.items():
+            p.grad += extra(name, p.detach())
         optimizer.step()
 
 
@@ -61,23 +69,47 @@ def net(bias=True, frozen=()):
     return made
 
 
-@pytest.mark.parametrize("opt", [PLAIN, MOMENTUM])
+def tree_like(module, clients=0, seed=5):
+    """Random values with the names and shapes of a module's parameters, for each of some clients or for all alike."""
+    made = torch.Generator().manual_seed(seed)
+    shapes = {k: (clients, *v.shape) if clients else v.shape for k, v in module.named_parameters()}
+    return {k: torch.randn(shape, generator=made, dtype=torch.float64) for k, shape in shapes.items()}
+
+
+TERMS = {
+    "the gradient alone": (None, False, None),
+    "a pull": (0.3, False, None),
+    "a pull of each client's own": (torch.tensor([0.1, 0.4, 0.9], dtype=torch.float64), True, None),
+    "pulls of each client's own to one place": (torch.tensor([0.1, 0.4, 0.9], dtype=torch.float64), False, None),
+    "a correction": (None, False, True),
+    "one correction for all": (None, False, False),
+    "a pull and a correction": (0.3, True, True),
+}
+"""strength of the pull, whether each client has its own anchor, and whether it has its own correction"""
+
+
+def forced(monkeypatch, form):
+    """Let the first layer have this form; returns the list of forms that are made."""
+    made: list[type] = []
+
+    def layer(start, steps, opt, prox, correction, first, lowest):
+        dual = form == "dual" and first
+        own = Dual(start, opt, steps, prox, correction) if dual else None
+        made.append(type(own := own or Direct(start, Descent(opt, start.into, prox, correction))))
+        return own
+
+    monkeypatch.setattr("manyheads.engines.chain.layer_for", layer)
+    return made
+
+
+@pytest.mark.parametrize("opt", [PLAIN, MOMENTUM, SGD(lr=0.05, momentum=0.6, weight_decay=0.2)], ids=str)
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("form", ["direct", "dual"])
 @pytest.mark.parametrize("own", [False, True])
-def test_every_form_makes_the_steps_of_torch(monkeypatch, opt, bias, form, own):
+@pytest.mark.parametrize("terms", TERMS)
+def test_every_form_makes_the_steps_of_torch(monkeypatch, opt, bias, form, own, terms):
     """Clients of several sizes and lengths, from one model or each from its own."""
-    made: list[type] = []
-
-    def forced(start, steps, opt, prox, correction, first, lowest):
-        kinds = {
-            "direct": lambda: Direct(start, Descent(opt, start.into)),
-            "dual": lambda: Dual(start, opt, steps) if first else Direct(start, Descent(opt, start.into)),
-        }
-        made.append(type(layer := kinds[form]()))
-        return layer
-
-    monkeypatch.setattr("manyheads.engines.chain.layer_for", forced)
+    made = forced(monkeypatch, form)
     steps = steps_of(sizes=[9, 7, 4], passes=[4, 3, 2], batch=3, inputs=6)
     assert [len(plan) for plan in steps.plans] == [12, 9, 4]
     start = net(bias)
@@ -91,14 +123,24 @@ def test_every_form_makes_the_steps_of_torch(monkeypatch, opt, bias, form, own):
     if not own:
         params = {k: v.detach() for k, v in start.named_parameters()}
     into = {k: torch.full((3, *v.shape), torch.nan, dtype=v.dtype) for k, v in start.state_dict().items()}
+    mu, anchored, corrected = TERMS[terms]
+    anchor = tree_like(start, 3 if anchored else 0)
+    shift = None if corrected is None else tree_like(start, 3 if corrected else 0, seed=6)
     chain = Chain.of(start)
     assert chain is not None
-    descend(chain, steps, params, into, opt)
+    descend(chain, steps, params, into, opt, None if mu is None else (mu, anchor), shift)
     assert {"direct": Direct, "dual": Dual}[form] in made
     for client, module in enumerate(own_nets):
-        by_torch(module, steps, client, opt)
+
+        def extra(name, p, client=client):
+            pull = 0 if mu is None else (mu[client] if isinstance(mu, torch.Tensor) else mu)
+            near = anchor[name][client] if anchored else anchor[name]
+            more = 0 if shift is None else shift[name][client] if corrected else shift[name]
+            return pull * (p - near) + more
+
+        by_torch(module, steps, client, opt, extra)
         for name, expected in module.named_parameters():
-            torch.testing.assert_close(into[name][client], expected.detach(), rtol=1e-12, atol=1e-14)
+            torch.testing.assert_close(into[name][client], expected.detach(), rtol=1e-11, atol=1e-13)
 
 
 @pytest.mark.parametrize("trained", ["0.weight", "2.weight", "4.bias"])
@@ -128,6 +170,12 @@ def test_what_is_not_trained_stays(trained, opt):
     ],
 )
 def test_the_cheapest_form_is_taken(shape, samples, visits, batch, opt, first, lowest, form):
+    steps, start = one_client(shape, samples, visits, batch)
+    assert type(layer_for(start, steps, opt, None, None, first, lowest)) is form
+
+
+def one_client(shape, samples, visits, batch):
+    """The steps of a client, and a layer of this shape."""
     plan = [np.arange(batch)] * (visits // batch)
     rows = torch.zeros(len(plan), 1, batch, dtype=torch.int64)
     steps = Steps(
@@ -142,8 +190,20 @@ def test_the_cheapest_form_is_taken(shape, samples, visits, batch, opt, first, l
     )
     weight, bias = torch.zeros(shape), torch.zeros(shape[0])
     into = {"weight": weight[None].clone(), "bias": bias[None].clone()}
-    start = Start(weight, bias, into)
-    assert type(layer_for(start, steps, opt, None, None, first, lowest)) is form
-    decayed = SGD(lr=opt.lr, momentum=opt.momentum, weight_decay=0.1)
-    for more in ((decayed, None, None), (opt, (0.1, into), None), (opt, None, into)):
-        assert type(layer_for(start, steps, *more, first, lowest)) is Direct  # the step is not the gradient alone
+    return steps, Start(weight, bias, into)
+
+
+@pytest.mark.parametrize(
+    ("opt", "prox", "correction", "form"),
+    [
+        (MOMENTUM, True, False, Dual),
+        (PLAIN, False, False, Direct),
+        (PLAIN, False, True, Dual),  # the correction would be a second pass over the weights in every step
+        (PLAIN, True, False, Dual),
+        (SGD(lr=0.05, momentum=0.0, weight_decay=0.1), False, False, Direct),  # decay is part of the product
+    ],
+)
+def test_what_is_added_to_the_gradient_counts_in_the_choice(opt, prox, correction, form):
+    steps, start = one_client((512, 784), 148, 150, 10)
+    pull, shift = (0.1, start.into) if prox else None, start.into if correction else None
+    assert type(layer_for(start, steps, opt, pull, shift, first=True, lowest=True)) is form

@@ -68,25 +68,20 @@ class APFL(Algorithm):
     def local(self, cohort: Cohort, server: State, client: State) -> Update:
         def step(state: State, batch: Batch) -> State:
             w, v, a = state.w, state.v, state.a
-            mixed = cohort.gradient(mixture(a, v, w), on=batch)
+            mixed = cohort.gradient(w.lerp(v, a), on=batch)
             if self.adaptive:
                 a = (a - self.lr * (v - w).dot(mixed)).clamp(0, 1)
             return State(w=w - self.lr * cohort.gradient(w, on=batch), v=v - mixed * (self.lr * state.a), a=a)
 
         start = State(w=cohort.each(server.model), v=client.model, a=client.alpha)
         end = cohort.scan(step, start, batches=(self.batch,), epochs=self.epochs, steps=self.steps, independent=False)
-        return Update(State(model=end.w), State(model=end.v, alpha=end.a), model=mixture(end.a, end.v, end.w))
+        return Update(State(model=end.w), State(model=end.v, alpha=end.a), model=end.w.lerp(end.v, end.a))
 
     def global_model(self, server: State) -> Tree:
         return server.model
 
     def personal_model(self, server: State, client: State) -> Tree:
-        return mixture(client.alpha, client.model, server.model)
+        return server.model.lerp(client.model, client.alpha)
 
     def step_sizes(self, lr: float, population: int) -> dict[str, float]:
         return {"lr": lr}
-
-
-def mixture(a: Tensor, v: Tree, w: Tree) -> Tree:
-    """``a v + (1 - a) w``."""
-    return w + (v - w) * a

@@ -77,7 +77,7 @@ class Scaffold(Algorithm):
         if self.option == "I":
             control = cohort.gradient(server.model, on=cohort.draw(0))
         else:
-            control = client.control - server.control + (server.model - y) * (1 / (self.lr * K))
+            control = client.control - server.control + (server.model - y) * (1 / (self.lr * K.double()))
         change = State(model=y - server.model, control=control - client.control)
         return Update(change, State(control=control), model=y)
 

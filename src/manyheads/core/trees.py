@@ -10,11 +10,13 @@ broadcasts against it, so the same lines of an algorithm serve one client and a 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Set
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from manyheads.core.products import Leaf, Product, formed, plus, scaled
 
 __all__ = ["Params", "State", "Tree", "Value", "aligned"]
 
@@ -39,25 +41,35 @@ class Tree(Mapping[str, Tensor]):
 
     __slots__ = ("_scale", "_stored")
 
-    def __init__(self, leaves: Mapping[str, Tensor] | None = None) -> None:
-        self._stored: dict[str, Tensor] = dict(leaves or {})
-        self._scale: float | None = None
+    def __init__(self, leaves: Mapping[str, Tensor] | Mapping[str, Leaf] | None = None) -> None:
+        self._stored: dict[str, Leaf] = dict(leaves or {})
+        self._scale: float | Tensor | None = None
+
+    @property
+    def terms(self) -> dict[str, Leaf]:
+        """The leaves; those that are products stay unformed."""
+        if self._scale is not None:
+            self._stored, self._scale = {k: scaled(v, self._scale) for k, v in self._stored.items()}, None
+        return self._stored
 
     @property
     def _leaves(self) -> dict[str, Tensor]:
-        """The leaves. A scaled tree is computed when it is first read; as a term of a sum, it is fused into the sum."""
-        if self._scale is not None:
-            self._stored, self._scale = {k: v * self._scale for k, v in self._stored.items()}, None
-        return self._stored
+        """The leaves. A multiple or a product is computed when it is first read; a sum adds it in one pass instead."""
+        if any(isinstance(v, Product) for v in self.terms.values()):
+            self._stored = {k: formed(v) for k, v in self._stored.items()}
+        return cast("dict[str, Tensor]", self._stored)
 
     def __getitem__(self, name: str) -> Tensor:
-        return self._leaves[name]
+        leaf = self.terms[name]
+        if isinstance(leaf, Product):
+            leaf = self._stored[name] = formed(leaf)
+        return leaf
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._leaves)
+        return iter(self._stored)
 
     def __len__(self) -> int:
-        return len(self._leaves)
+        return len(self._stored)
 
     def __getstate__(self) -> dict[str, np.ndarray]:  # sent to workers as plain bytes, not as shared memory
         return {k: v.detach().cpu().numpy() for k, v in self._leaves.items()}
@@ -81,22 +93,25 @@ class Tree(Mapping[str, Tensor]):
         return self._plus(other, -1)
 
     def _plus(self, other: Tree, sign: int) -> Tree:
-        if other._scale is None:
-            return self.map(torch.add if sign == 1 else torch.sub, other)
-        scale, terms = sign * other._scale, Tree(other._stored)
-        return self.map(lambda v, term: torch.add(v, term, alpha=scale), terms)
+        if other.keys() != self.keys():
+            raise KeyError(f"trees with different names: {[sorted(t) for t in (self, other)]}")
+        scale = sign if other._scale is None else sign * other._scale
+        return Tree({k: plus(v, other._stored[k], scale) for k, v in self.terms.items()})
 
     def __mul__(self, scale: float | Tensor) -> Tree:
         """Scale by a number, or by one number per client (shape [C])."""
-        if isinstance(scale, Tensor) and scale.ndim == 1:
-            return self.map(lambda v: v * scale.to(v.dtype).reshape(-1, *[1] * (v.ndim - 1)))
-        if isinstance(scale, Tensor) or not all(v.is_floating_point() for v in self.values()):
+        single = isinstance(scale, Tensor) and scale.ndim != 1
+        if single or not all(isinstance(v, Product) or v.is_floating_point() for v in self._stored.values()):
             return self.map(lambda v: v * scale)
-        multiple = Tree(self._leaves)
-        multiple._scale = float(scale)
+        multiple = Tree(self.terms)
+        multiple._scale = scale if isinstance(scale, Tensor) else float(scale)
         return multiple
 
     __rmul__ = __mul__
+
+    def lerp(self, other: Tree, share: Tensor) -> Tree:
+        """``(1 - share) self + share other``; ``share`` is a number, or one per client (shape [C])."""
+        return self.map(lambda a, b: torch.lerp(a, b, share.to(b).reshape(-1, *[1] * (b.ndim - 1) * share.ndim)), other)
 
     def __or__(self, other: Mapping[str, Tensor]) -> Tree:
         return Tree({**self._leaves, **other})

@@ -10,7 +10,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from manyheads.core.errors import UserError, first_line
 from manyheads.core.trees import Tree
-from manyheads.engines.client_data import ClientBatch
+from manyheads.engines.client_data import ClientBatch, channels_last
 from manyheads.engines.draws import Draws
 from manyheads.engines.local_update import Values
 from manyheads.models import TriedModel
@@ -35,7 +35,7 @@ def differentiated(
         own = {k: v if values.shared(k, v) else v[0] for k, v in params.items()}
         leaves = model.net.bind(own, train=params)
         with draws.noise(int(on.members[0])), twice:
-            out = model.net(x[0])[None]
+            out = model.net(channels_last(x[0]))[None]
     loss = on.data.task.client_losses(out, y, on.weight)
     wrt = list(leaves.values())
     found = torch.autograd.grad(loss.sum(), wrt, create_graph=vector is not None, materialize_grads=True)

@@ -18,8 +18,10 @@ from torch import Tensor
 from manyheads.core.optim import SGD
 from manyheads.core.tasks import Task
 from manyheads.engines.activations import activations_of
+from manyheads.engines.cheapest import layer_for
 from manyheads.engines.descent import Pull
-from manyheads.engines.layers import Dual, Layer, Start, Steps, layer_for
+from manyheads.engines.dual import Dual
+from manyheads.engines.layers import Layer, Start, Steps
 from manyheads.models.chain import Chain
 from manyheads.models.net import Net
 

@@ -42,9 +42,9 @@ def _descend(
     data, shared = update.data, update.values.shared
 
     def of_members(tree: Tree) -> dict[str, Tensor]:
-        return {k: v.expand(len(members), *v.shape) if shared(k, v) else v[here] for k, v in tree.items()}
+        return {k: v if shared(k, v) else v[here] for k, v in tree.items()}
 
-    params = {k: v if shared(k, v) else v[here] for k, v in (update.given | update.part).items()}
+    params = of_members(update.given | update.part)
     pull = None
     if update.prox is not None:
         mu, anchor = update.prox

@@ -1,13 +1,14 @@
 """The cohort: local training of a group of clients, one after another or stacked.
 
-Both give the same results up to rounding. Which is faster depends on the number of trained parameters (see
-docs/benchmarks.md): a loop on a private copy of the parameters is faster for large models, which do not fit the cache
-when stacked; stacking is faster for small ones, and for heads on features computed once. Each call chooses anew.
+Both give the same results up to rounding. Which is faster depends on the number of trained parameters and on the work
+of convolutions (see docs/benchmarks.md): a loop on a private copy of the parameters is faster for large models, which do
+not fit the cache when stacked, and for large images; stacking is faster for small ones, and for heads on features computed
+once. Each call chooses anew, by sizes alone and never by a clock: the choice may change the last digits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -18,19 +19,20 @@ from torch import Tensor
 from manyheads.core.contract import Batch, Round, Step
 from manyheads.core.errors import UserError
 from manyheads.core.optim import SGD, FineTune, TorchOptimizer
+from manyheads.core.products import Leaf
 from manyheads.core.randomness import Purpose, steps_per_pass
 from manyheads.core.trees import State, Tree
 from manyheads.engines.autograd import differentiated
 from manyheads.engines.chain import by_hand
 from manyheads.engines.chained import chained
-from manyheads.engines.client_data import ClientBatch, ClientData
+from manyheads.engines.client_data import ClientBatch, ClientData, channels_last
 from manyheads.engines.derivatives import Losses, gradient, hvp
 from manyheads.engines.draws import Draws, Plan
 from manyheads.engines.evaluation import features_of, predict
 from manyheads.engines.local_update import LocalUpdate, Prox, TrainLoss, Values
 from manyheads.engines.looped import looped
 from manyheads.engines.stacked import stacked
-from manyheads.engines.ways import CHAIN_STACK_BELOW, STACK_BELOW, Mode
+from manyheads.engines.ways import CHAIN_STACK_BELOW, CONVOLVED_STACK_BELOW, STACK_BELOW, Mode
 from manyheads.models import Net, TriedModel
 from manyheads.models.chain import Chain
 
@@ -131,8 +133,8 @@ class LocalCohort:
             correction,
         )
         if isinstance(opt, SGD) and (chain := self._chain(net, x)) is not None:
-            return chained(update, chain, self._stacks(part, CHAIN_STACK_BELOW))
-        if isinstance(opt, SGD) and self._stacks(part):
+            return chained(update, chain, self._stacks(part, batch, net, chain))
+        if isinstance(opt, SGD) and self._stacks(part, batch, net):
             return stacked(update)
         return looped(update)
 
@@ -153,12 +155,13 @@ class LocalCohort:
     ) -> State:
         counts = self.steps(batch=batches[0], epochs=epochs, steps=steps).cpu().numpy()
         streams = self._draws.streams(batches, counts, independent)
-        if self._stacks(self.model.params.all):
+        chain = self._chain(self.model.net, self.data.x)
+        if self._stacks(self.model.params.all, max(batches), self.model.net, chain):
             return self._scan(step, state, streams, counts, np.arange(len(counts)))
         alone = []
         for client in range(len(counts)):
             with self._draws.noise(client):
-                own = state.map(lambda v: v[client : client + 1])  # noqa: B023 (used at once)
+                own = state.map(lambda v: channels_last(v[client])[None])  # noqa: B023 (used at once)
                 alone.append(self._scan(step, own, streams, counts, np.array([client])))
         return state.unflat({k: torch.cat([s.flat[k] for s in alone]) for k in state.flat})
 
@@ -217,13 +220,14 @@ class LocalCohort:
                 fix="use a method that trains by SGD (fedavg, fedper, fedrep, ...), or GroupNorm",
             )
         chain = self._chain(self.model.net, self.data.x)
-        if len(on) > 1 and not self._stacks(params, STACK_BELOW if chain is None else CHAIN_STACK_BELOW):
+        if len(on) > 1 and not self._stacks(params, on.rows.shape[1], self.model.net, chain):
             return _cat([self._differentiate(*self._one(i, params, on, vector)) for i in range(len(on))])
+        found: Mapping[str, Tensor] | Mapping[str, Leaf]
         if chain is None:
             loss_C, found = differentiated(self.model, self._draws, self._values, params, on, vector)
         else:
             at = (chain, dict(params), on.x.flatten(2), Losses(self.data.task, on.y, on.weight))
-            loss_C, found = gradient(*at) if vector is None else hvp(*at, dict(vector))
+            loss_C, found = gradient(*at) if vector is None else hvp(*at, vector.terms)
         self._loss.sums.index_add_(0, torch.from_numpy(on.members).to(loss_C.device), loss_C)
         self._loss.steps[on.members] += 1
         return Tree(found)
@@ -242,12 +246,16 @@ class LocalCohort:
 
     # -- choice of the implementation ---------------------------------------------------------------------------------
 
-    def _stacks(self, part: Tree, below: int = STACK_BELOW) -> bool:
+    def _stacks(self, part: Tree, batch: int, net: Net, chain: Chain | None = None) -> bool:
+        """Whether clients that train this part of a net in batches of so many samples (0: all) are stacked."""
         if self.model.random or not self.model.stackable or self.mode == "loop":
             return False
         size = sum(self.model.params.all[name].numel() for name in part)
-        small = size <= below or self.data.x.device.type != "cpu"
-        return self.mode == "stacked" or (small and len(self._addresses) > 1)
+        small = size <= (STACK_BELOW if chain is None else CHAIN_STACK_BELOW)
+        if net is not self.model.head_net:
+            largest = int(self.data.sizes.max())
+            small = small and self.model.convolved * min(batch or largest, largest) <= CONVOLVED_STACK_BELOW
+        return self.mode == "stacked" or ((small or self.data.x.device.type != "cpu") and len(self._addresses) > 1)
 
     def _chain(self, net: Net, x: Tensor) -> Chain | None:
         """The layers, if they can be trained without autograd; None if images are augmented anew for every batch."""

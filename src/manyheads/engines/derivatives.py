@@ -1,7 +1,8 @@
 """Gradients and Hessian-vector products of plain chains of linear layers, for a stack of clients, without autograd.
 
 Rq is the directional derivative of a quantity q along a vector V of the parameters; that of the gradient is the product
-of the Hessian with V (Pearlmutter 1994). A derivative that is zero is represented by None.
+of the Hessian with V (Pearlmutter 1994). A derivative that is zero is represented by None. Those of large weights are left
+as products of narrow matrices (:mod:`manyheads.core.products`), and a vector V may be one.
 
 Shapes: C clients, B samples of a batch, I inputs and O outputs of a layer.
 """
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from manyheads.core.products import Leaf, Product, add_times, formed, plus, product_of, times
 from manyheads.core.tasks import Task
 from manyheads.engines.activations import Activation, activations_of
 from manyheads.engines.chain import loss_and_slope
@@ -44,7 +46,7 @@ class Losses:
 @torch.no_grad()
 def gradient(
     chain: Chain, params: Mapping[str, Tensor], x_CBI: Tensor, losses: Losses
-) -> tuple[Tensor, dict[str, Tensor]]:
+) -> tuple[Tensor, dict[str, Leaf]]:
     """The loss of every client, [C], and its gradient with respect to ``params`` (shared or not), [C, ...]."""
     layers = _layers(chain, params)
     inputs, h = [], x_CBI
@@ -53,7 +55,7 @@ def gradient(
         h = product(h, weight.mT, bias)
         h = h if activation is None else activation.apply(h)
     loss_C, slope = losses.slope(h)
-    found: dict[str, Tensor] = {}
+    found: dict[str, Leaf] = {}
     for level, (link, activation, weight, _) in reversed(list(enumerate(layers))):
         if found.keys() == params.keys():
             break
@@ -61,7 +63,7 @@ def gradient(
             slope = activation.slope(slope, h)
         h = inputs[level]
         if f"{link.name}weight" in params:
-            found[f"{link.name}weight"] = torch.bmm(slope.mT, h)
+            found[f"{link.name}weight"] = product_of(slope.mT, h)
         if f"{link.name}bias" in params:
             found[f"{link.name}bias"] = slope.sum(dim=1)
         if level:
@@ -71,16 +73,17 @@ def gradient(
 
 @torch.no_grad()
 def hvp(
-    chain: Chain, params: Mapping[str, Tensor], x_CBI: Tensor, losses: Losses, vector: Mapping[str, Tensor]
-) -> tuple[Tensor, dict[str, Tensor]]:
+    chain: Chain, params: Mapping[str, Tensor], x_CBI: Tensor, losses: Losses, vector: Mapping[str, Leaf]
+) -> tuple[Tensor, dict[str, Leaf]]:
     """The loss of every client, [C], and its Hessian with respect to ``params`` times ``vector``, [C, ...]."""
     layers = _layers(chain, params)
     seen: list[tuple[Tensor, Tensor | None, Tensor | None]] = []
     h, Rh = x_CBI, None
     for link, activation, weight, bias in layers:
         V, v = (vector.get(f"{link.name}{kind}") for kind in ("weight", "bias"))
-        Rz = _sum(None if V is None else product(h, V.mT), None if Rh is None else product(Rh, weight.mT))
+        Rz = _sum(None if V is None else times(h, V.mT), None if Rh is None else product(Rh, weight.mT))
         if v is not None:
+            v = formed(v)
             Rz = v.unsqueeze(1).expand(*h.shape[:2], -1) if Rz is None else Rz.add_(v.unsqueeze(1))
         seen.append((h, Rh, Rz))
         h, Rh = product(h, weight.mT, bias), Rz
@@ -90,7 +93,7 @@ def hvp(
     loss_C, slope = losses.slope(h)
     assert Rh is not None, "the vector is along no parameter of the chain"
     Rslope: Tensor | None = losses.curved(h, Rh)
-    found: dict[str, Tensor] = {}
+    found: dict[str, Leaf] = {}
     for level, (link, activation, weight, _) in reversed(list(enumerate(layers))):
         if found.keys() == params.keys():
             break
@@ -101,16 +104,16 @@ def hvp(
             slope = activation.slope(slope, h)
         assert Rslope is not None
         if f"{link.name}weight" in params:
-            found[f"{link.name}weight"] = torch.bmm(Rslope.mT, below)
+            found[f"{link.name}weight"] = product_of(Rslope.mT, below)
             if Rbelow is not None:
-                found[f"{link.name}weight"].baddbmm_(slope.mT, Rbelow)
+                found[f"{link.name}weight"] = plus(found[f"{link.name}weight"], Product(slope.mT, Rbelow), 1)
         if f"{link.name}bias" in params:
             found[f"{link.name}bias"] = Rslope.sum(dim=1)
         if level:
             V = vector.get(f"{link.name}weight")
             Rslope = product(Rslope, weight)
             if V is not None:
-                Rslope.baddbmm_(slope, V)
+                add_times(Rslope, slope, V)
             slope = product(slope, weight)
         h = below
     return loss_C, {name: found[name] for name in params}

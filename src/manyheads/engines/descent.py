@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from manyheads.core.optim import SGD, TorchOptimizer, decays
 
-__all__ = ["Descent", "Pull", "TorchDescent", "gradients"]
+__all__ = ["Descent", "Pull", "Terms", "TorchDescent", "gradients"]
 
 Pull = tuple[float | Tensor, Mapping[str, Tensor]]
 """strength (one number, or one for each client) and anchor of a proximal term"""
@@ -18,7 +19,11 @@ Grads = Sequence[Tensor | None]
 
 
 class Descent:
-    """SGD with momentum, for one client or a stack, optionally with a proximal term and a gradient correction."""
+    """SGD with momentum, for one client or a stack, optionally with a proximal term and a gradient correction.
+
+    What a step adds to the gradient, ``mu (w - anchor) + correction + weight_decay w``, is ``shrink w + constant``: a
+    factor of the weight, and a constant that is computed once. Both are applied in place.
+    """
 
     def __init__(
         self,
@@ -29,52 +34,91 @@ class Descent:
     ) -> None:
         self.opt = opt
         self.params = list(params.values())
-        self.decay = [opt.weight_decay * decays(name) for name in params]
         self.velocity = [torch.zeros_like(p) for p in self.params] if opt.momentum else []
-        self.anchor = [prox[1][name] for name in params] if prox else []
-        self.mu = [_beside(prox[0], p) for p in self.params] if prox else []
-        self.correction = [correction[name] for name in params] if correction is not None else []
-
-    @property
-    def unmodified(self) -> bool:
-        """Whether the gradient is used as it is: no proximal term, no correction, no weight decay."""
-        return not (self.anchor or self.correction or self.opt.weight_decay)
+        terms = [Terms.of(opt, name, p.ndim, prox, correction) for name, p in params.items()]
+        self.shrink, self.constant = [of.shrink for of in terms], [of.constant for of in terms]
+        self._pulled = bool(prox) or correction is not None
 
     def narrow(self, clients: int) -> None:
         """Restrict all further steps to the first ``clients`` clients of the stack."""
-        self.params, self.velocity, self.anchor, self.correction = (
-            [v[:clients] for v in group] for group in (self.params, self.velocity, self.anchor, self.correction)
-        )
-        self.mu = [m[:clients] if isinstance(m, Tensor) and m.ndim else m for m in self.mu]
+        whole = [p.ndim for p in self.params]
+        self.params, self.velocity = ([v[:clients] for v in group] for group in (self.params, self.velocity))
+        self.shrink = [s[:clients] if isinstance(s, Tensor) and s.ndim else s for s in self.shrink]
+        self.constant = [
+            c[:clients] if c is not None and c.ndim == n else c for c, n in zip(self.constant, whole, strict=True)
+        ]
 
     @torch.no_grad()
-    def step(self, found: Grads) -> None:
-        grads = [torch.zeros_like(p) if g is None else g for g, p in zip(found, self.params, strict=True)]
-        if self.anchor:
-            terms = zip(grads, self.mu, self.params, self.anchor, strict=True)
-            grads = [g + m * (p - a) for g, m, p, a in terms]
-        if self.correction:
-            grads = [g + c for g, c in zip(grads, self.correction, strict=True)]
-        if self.opt.weight_decay:
-            pulled = bool(self.anchor or self.correction)
-            decay = [d if g is not None or pulled else 0.0 for d, g in zip(self.decay, found, strict=True)]
-            grads = [g + d * p if d else g for g, d, p in zip(grads, decay, self.params, strict=True)]
-        for place, direction in enumerate(grads):
-            self.move(place, direction)
+    def step(self, grads: Grads) -> None:
+        for place, grad in enumerate(grads):
+            if grad is not None:
+                self.move(place, grad)
+            elif self._pulled:
+                self.move(place, torch.zeros_like(self.params[place]))
 
     def move(self, place: int, grad: Tensor) -> None:
-        """Update the parameter at index ``place`` by ``grad``, without proximal term, correction and decay."""
+        """Update the parameter at index ``place``, given the gradient of the loss."""
         if self.velocity:
-            grad = self.velocity[place].mul_(self.opt.momentum).add_(grad)
+            self.velocity[place].mul_(self.opt.momentum).add_(grad)
+            self._follow(place)
+            return
+        shrink = self.shrink[place]
+        if isinstance(shrink, Tensor) or shrink:
+            self.params[place].mul_(1 - self.opt.lr * shrink)
         self.params[place].add_(grad, alpha=-self.opt.lr)
+        self._drift(place)
 
     def move_by_product(self, place: int, left: Tensor, right: Tensor) -> None:
         """As :meth:`move`, for stacked matrices whose gradient is ``left @ right``; the product is never stored."""
         if self.velocity:
             self.velocity[place].baddbmm_(left, right, beta=self.opt.momentum)
-            self.params[place].add_(self.velocity[place], alpha=-self.opt.lr)
-        else:
-            self.params[place].baddbmm_(left, right, alpha=-self.opt.lr)
+            self._follow(place)
+            return
+        kept = 1 - self.opt.lr * self.shrink[place]
+        if isinstance(kept, Tensor):
+            self.params[place].mul_(kept)
+            kept = 1.0
+        self.params[place].baddbmm_(left, right, beta=kept, alpha=-self.opt.lr)
+        self._drift(place)
+
+    def _follow(self, place: int) -> None:
+        """Add the other terms to the velocity, which has the gradient already, and move the parameter by it."""
+        velocity, param = self.velocity[place], self.params[place]
+        shrink, constant = self.shrink[place], self.constant[place]
+        if isinstance(shrink, Tensor):
+            velocity.addcmul_(param, shrink)
+        elif shrink:
+            velocity.add_(param, alpha=shrink)
+        if constant is not None:
+            velocity.add_(constant)
+        param.add_(velocity, alpha=-self.opt.lr)
+
+    def _drift(self, place: int) -> None:
+        constant = self.constant[place]
+        if constant is not None:
+            self.params[place].add_(constant, alpha=-self.opt.lr)
+
+
+class Terms(NamedTuple):
+    """What a step adds to the gradient of one parameter, ``shrink w + constant``."""
+
+    shrink: float | Tensor
+    """one number, or one for each client, with as many dimensions as the parameter"""
+    constant: Tensor | None
+    """of each client, or one for all"""
+
+    @classmethod
+    def of(cls, opt: SGD, name: str, ndim: int, prox: Pull | None, correction: Mapping[str, Tensor] | None) -> Terms:
+        """The terms of a parameter of this name, with so many dimensions, that of clients included."""
+        decay = opt.weight_decay * decays(name)
+        constant = None if correction is None else correction[name]
+        if prox is None:
+            return cls(decay, constant)
+        strength, anchor = prox[0], prox[1][name]
+        each = isinstance(strength, Tensor) and strength.ndim == 1
+        mu = torch.as_tensor(strength).reshape(-1, *[1] * (ndim - 1)) if each else float(strength)
+        pull = -mu * anchor
+        return cls(mu + decay, pull if constant is None else pull + constant)
 
 
 class TorchDescent:
@@ -104,8 +148,3 @@ def gradients(loss: Tensor, params: Sequence[Tensor]) -> Grads:
     if not loss.requires_grad:
         return [None] * len(params)
     return torch.autograd.grad(loss, params, allow_unused=True)
-
-
-def _beside(scale: float | Tensor, value: Tensor) -> float | Tensor:
-    """The scale, reshaped to multiply ``value`` client by client if it holds one number per client."""
-    return scale.reshape(-1, *[1] * (value.ndim - 1)) if isinstance(scale, Tensor) and scale.ndim else scale

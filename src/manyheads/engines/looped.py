@@ -34,9 +34,12 @@ def looped(update: LocalUpdate) -> Tree:
 def _descent(update: LocalUpdate, client: int, leaves: dict[str, Tensor]) -> Descent | TorchDescent:
     if not isinstance(update.opt, SGD):
         return TorchDescent(update.opt, leaves.values())
-    of_client = update.values.of_client
-    pull = (_of(update.prox[0], client), of_client(update.prox[1], client)) if update.prox else None
-    correction = of_client(update.correction, client) if update.correction is not None else None
+
+    def own(tree: Tree) -> Tree:
+        return update.values.of_client(tree, client).map(channels_last)  # in the memory format of the parameters
+
+    pull = (_of(update.prox[0], client), own(update.prox[1])) if update.prox else None
+    correction = own(update.correction) if update.correction is not None else None
     return Descent(update.opt, leaves, pull, correction)
 
 

@@ -137,6 +137,7 @@ class Model:
             mixes=verdict.mixes,
             unstackable=verdict.unstackable,
             head_net=head_net,
+            convolved=verdict.convolved,
         )
 
     def module_with(self, params: Mapping[str, Tensor]) -> nn.Module:

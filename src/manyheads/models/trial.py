@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from manyheads.core.errors import UserError, first_line
 from manyheads.core.trees import Params
 from manyheads.models.chain import Chain
+from manyheads.models.convolved import convolved
 from manyheads.models.net import Net, is_tied
 from manyheads.models.probe import Probe, noise
 from manyheads.models.seen import chain_seen
@@ -43,6 +44,8 @@ class Verdict(NamedTuple):
     """whether the output is that of the head, applied to features that do not depend on the head"""
     chain: Chain | None = None
     """the layers, of the tried copy, if the model was found to be a plain chain"""
+    convolved: float = 0.0
+    """floating-point operations of its convolutions for one sample, divided by the number of its layers"""
 
 
 def try_out(
@@ -83,7 +86,8 @@ def _verdict(probe: Probe, params: Params, head: str, check_output: CheckOutput)
     mixes = bool(probe.statistics) or _mixes(probe)
     unstackable = _why_not_stacked(probe, random, mixes)
     headed = _is_headed(probe, params, head, train=not random and not mixes)
-    return Verdict(random, mixes, unstackable, headed, None if unstackable else _chain(probe))
+    chain = None if unstackable else _chain(probe)
+    return Verdict(random, mixes, unstackable, headed, chain, 0.0 if unstackable else convolved(probe))
 
 
 # -- side effects of a pass --------------------------------------------------------------------------------------------

@@ -35,6 +35,8 @@ class TriedModel:
     """why several clients' models cannot be computed at once; empty if they can"""
     head_net: Net | None
     """the head alone, if the model's output is the head applied to features"""
+    convolved: float
+    """floating-point operations of its convolutions for one sample, divided by the number of its layers"""
 
     @property
     def stackable(self) -> bool:
