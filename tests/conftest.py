@@ -17,8 +17,11 @@ from manyheads.models import MODELS
 from manyheads.monitors.monitor import MONITORS
 from manyheads.reproduce import EXPERIMENTS
 
-TUNED_IN_FULL = {"baselines", "test_flower_full.py"}
-"""tests of the models of sites alone, and those that compare what other processes fit"""
+TUNED_IN_FULL = {
+    "baselines", "test_flower_full.py",
+    "test_a_planted_federation_is_seen_through", "test_alone_is_about_the_best_of_what_a_site_can_do_alone",
+}  # fmt: skip
+"""tests of what the models of sites alone can do, and those that compare what other processes fit"""
 REGISTRIES = (ALGORITHMS, BASELINES, EXPERIMENTS, METRICS, MODELS, MONITORS, PARTITIONERS, SOURCES, TASKS)
 sys.path.insert(0, str(Path(__file__).parent))
 # a job in the background ignores Ctrl-C, one under nohup the end of its terminal, and so would the commands of the tests
@@ -35,7 +38,7 @@ def pytest_runtest_protocol(item):
     A hook and no fixture, since the fixtures of whole modules and sessions make comparisons too.
     """
     with pytest.MonkeyPatch.context() as patch:
-        if not TUNED_IN_FULL & {item.path.parent.name, item.path.name}:
+        if not TUNED_IN_FULL & {item.path.parent.name, item.path.name, getattr(item, "originalname", "")}:
             patch.setattr("manyheads.baselines.linear.PENALTIES", np.array([100.0, 1.0, 0.01]))
             patch.setattr("manyheads.baselines.linear.FOLDS", 2)
             patch.setattr("manyheads.baselines.trees.TREES", 30)

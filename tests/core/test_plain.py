@@ -13,7 +13,7 @@ from manyheads.core.history import History
 from manyheads.core.plain import plain, to_json, visible
 
 # reads of a cache and of a file's header, whose bytes are hashed or fixed; a page, which goes through plain()
-OTHERWISE = {"core/plain.py", "core/store.py", "data/public/cache.py", "report/render.py"}
+OTHERWISE = {"core/plain.py", "core/state_file.py", "data/public/cache.py", "report/render.py"}
 
 
 def test_what_is_not_finite_is_null_wherever_it_is():

@@ -257,7 +257,7 @@ def test_every_activation_of_a_chain(activation, bias):
 def test_wide_layers_and_small_batches(algorithm, mode):
     """Gradients stay products of narrow matrices; pulls and corrections reach the dual form."""
     with torch_seeded(0, Purpose.MODEL):
-        layers = torch.nn.Linear(40, 24), torch.nn.Tanh(), torch.nn.Linear(24, 3)
+        layers = torch.nn.Linear(40, 12), torch.nn.Tanh(), torch.nn.Linear(12, 3)
     agrees(algorithm, torch.nn.Sequential(*layers).double(), "2", WIDE, mode, atol=1e-8)
 
 

@@ -70,7 +70,7 @@ def test_a_damaged_personal_state_falls_back_too(tmp_path):
     store = tmp_path / "run" / "checkpoint" / "personal.safetensors"
     run = load(tmp_path / "run", model=small_net())
     client = run.history[-1]["cohort"][0]
-    place = run._store._offset(client, int(run._store.slot[client]))
+    place = run._store.file._offset(client, int(run._store.slot[client]))
     with store.open("r+b") as file:
         file.seek(place)
         byte = file.read(1)

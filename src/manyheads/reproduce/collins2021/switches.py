@@ -56,6 +56,8 @@ SWITCHES: dict[str, Switch] = {
     "Per-FedAvg tested after 50 steps": Switch("PerFedAvg", _algorithm(test_steps=50)),
 }
 """by what is changed"""
+COSTLY = {"fine-tuning of the whole network", "images cropped and mirrored"}
+"""switches after which a client's features cannot be computed once for all epochs of its fine-tuning"""
 
 
 @register
@@ -70,16 +72,19 @@ class Switches(Experiment):
     ] = """Each row changes one thing in the run of a method in Table 1's first column (CIFAR-10, 100 clients of two
         shards); beside it the run without the change. The noise of the linear experiments, a variance by the text and a standard
         deviation in the authors' notebook, is a switch of collins2021.figure1, and one-step "FedAvg" is drawn there too."""
-    scales: ClassVar[Mapping[Scale, Mapping[str, Any]]] = {"quick": {"share": QUICK}, "paper": {}}
+    scales: ClassVar[Mapping[Scale, Mapping[str, Any]]] = {"quick": {"share": QUICK, "costly": False}, "paper": {}}
     minutes: ClassVar[Mapping[Scale, float]] = {"quick": 6, "paper": 110}
     unit: ClassVar[str] = "%"
 
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
     """fraction of the paper's rounds"""
+    costly: bool = True
+    """also those whose fine-tuning of all clients takes longer than a few rounds"""
 
     def parts(self) -> list[str]:
         rows = dict.fromkeys(switch.row.removesuffix("+FT") for switch in SWITCHES.values())
-        return [*(f"as in Table 1: {row}" for row in rows), *SWITCHES]
+        switches = [name for name in SWITCHES if self.costly or name not in COSTLY]
+        return [*(f"as in Table 1: {row}" for row in rows), *switches]
 
     def needs(self) -> Iterable[Mapping[str, Any]]:
         return [COLUMNS[FIRST].data]
