@@ -78,7 +78,7 @@ class Table1(Experiment):
         "quick": {"columns": (FIRST,), "share": QUICK},
         "paper": {},
     }
-    minutes: ClassVar[Mapping[Scale, float]] = {"quick": 11, "paper": 3600}
+    minutes: ClassVar[Mapping[Scale, float]] = {"quick": 10, "paper": 3600}
     unit: ClassVar[str] = "%"
 
     columns: tuple[str, ...] = tuple(COLUMNS)

@@ -44,7 +44,7 @@ class Figure2(Experiment):
         "reduced": {"steps": STEPS // 10},
         "paper": {},
     }
-    minutes: ClassVar[Mapping[Scale, float]] = {"quick": 6, "reduced": 50, "paper": 500}
+    minutes: ClassVar[Mapping[Scale, float]] = {"quick": 5, "reduced": 50, "paper": 500}
 
     steps: Annotated[int, Field(ge=1)] = STEPS
     """local steps of a model, T tau"""

@@ -56,7 +56,7 @@ class Figure4(Experiment):
         "reduced": {"steps": STEPS // 10},
         "paper": {},
     }
-    minutes: ClassVar[Mapping[Scale, float]] = {"quick": 5, "reduced": 100, "paper": 1000}
+    minutes: ClassVar[Mapping[Scale, float]] = {"quick": 3, "reduced": 100, "paper": 1000}
 
     steps: Annotated[int, Field(ge=1)] = STEPS
     """local steps of a model, T tau"""
