@@ -16,7 +16,6 @@ from manyheads.reproduce.collins2021.columns import COLUMNS, ROWS
 from manyheads.reproduce.collins2021.table1 import FIRST, QUICK, cell_config
 from manyheads.reproduce.experiment import Cell, Experiment, Facts, Measured, Place, Scale, register
 from manyheads.reproduce.training import recipe_of, trained
-from manyheads.run import Evaluate
 from manyheads.run.config import Config
 
 __all__ = ["SWITCHES", "Switch", "Switches"]
@@ -54,15 +53,13 @@ SWITCHES: dict[str, Switch] = {
     "SCAFFOLD's local momentum 0.5": Switch("SCAFFOLD", _algorithm(momentum=0.5)),
     "both for SCAFFOLD": Switch("SCAFFOLD", _algorithm(server_lr=1.0, momentum=0.5)),
     "Per-FedAvg with the Hessian": Switch("PerFedAvg", _algorithm(variant="exact")),
-    "Per-FedAvg tested after 50 steps, in the last round": Switch(
-        "PerFedAvg", lambda config: replace(_algorithm(test_steps=50)(config), evaluate=Evaluate(every=config.rounds))
-    ),
+    "Per-FedAvg tested after 50 steps": Switch("PerFedAvg", _algorithm(test_steps=50)),
 }
 """by what is changed"""
 COSTLY = {
     "fine-tuning of the whole network",
     "images cropped and mirrored",
-    "Per-FedAvg tested after 50 steps, in the last round",
+    "Per-FedAvg tested after 50 steps",
 }
 """switches with which testing all clients takes longer than a few rounds: their whole networks are trained for it"""
 
