@@ -20,7 +20,7 @@ PAPERS = """# The papers' figures and tables, reproduced
 
 Each is an experiment with a name: `manyheads reproduce --list` shows them, `manyheads reproduce NAME --scale quick` runs one. A claim of
 a paper is judged by checks on what was measured. It is *reproduced* if all of them hold, *partly* if some do, *not reproduced*
-if none does, *undecided* where the seeds do not tell. An order of lines is judged seed by seed: it holds if the 95 % interval of
+if none does, *undecided* where the seeds do not tell, *measured* where nothing is claimed. An order of lines is judged seed by seed: it holds if the 95 % interval of
 the mean difference (Student's t over seeds) lies on the right side of zero.
 
 Scales: `paper` has the paper's own settings; `reduced` about a tenth of its steps, where those are out of reach here; `quick` is a

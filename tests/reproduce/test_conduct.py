@@ -145,6 +145,13 @@ def test_some_parts_only(places):
         done(places, parts=["step"])
 
 
+def test_without_claims_it_is_measured(places, monkeypatch):
+    monkeypatch.setattr(Growth, "judged", False)
+    monkeypatch.setattr(Growth, "claims", lambda self, found: [])
+    assert done(places, parts=["steep"]).verdict == "measured"
+    assert done(places).verdict == "measured"
+
+
 def test_one_seed_decides_no_order(places):
     assert done(places, Growth.at("quick", seeds=1)).verdict == "undecided"
 

@@ -172,9 +172,9 @@ def _list(out: Path, as_json: bool) -> None:
         kind = EXPERIMENTS.find(name)
         for scale in kind.scales:
             result = Result.read(folder_of(out, name, scale))
-            status = (
-                "not run" if result is None else f"{len(result.missing)} parts missing" if result.missing else "done"
-            )
+            missing = len(result.missing) if result else 0
+            some = f"{missing} part{'s' if missing > 1 else ''} missing"
+            status = "not run" if result is None else some if missing else "done"
             rows.append(
                 {
                     "experiment": name,

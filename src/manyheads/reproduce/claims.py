@@ -22,7 +22,8 @@ __all__ = [
     "verdict_of",
 ]
 
-Verdict = Literal["reproduced", "partly", "not reproduced", "undecided"]
+Verdict = Literal["reproduced", "partly", "not reproduced", "undecided", "measured"]
+"""measured: nothing is claimed"""
 Values = Sequence[float] | np.ndarray
 LEVEL = 0.95
 MARKS = {True: "✓", False: "✗", None: "?"}

@@ -72,6 +72,8 @@ class Experiment(ABC):
     """cost of each scale on two cores, roughly"""
     unit: ClassVar[str] = ""
     """of the table's numbers"""
+    judged: ClassVar[bool] = True
+    """whether something is claimed of it; otherwise it is only measured"""
 
     seeds: Annotated[int, Field(ge=1)] = 1
     """number of seeds, from 0 on"""

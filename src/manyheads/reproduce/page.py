@@ -35,7 +35,8 @@ def _status(kind: type[Experiment], out: Path, scale: Scale) -> str:
     result = Result.read(folder_of(out, kind.name, scale))
     if result is None:
         return "not run"
-    parts = f", {len(result.missing)} parts not run" if result.missing else ""
+    missing = len(result.missing)
+    parts = f", {missing} part{'s' if missing > 1 else ''} not run" if missing else ""
     return f"{result.verdict} ({result.repetitions}{parts})"
 
 
@@ -84,7 +85,7 @@ def _claim(claim: Claim) -> Iterator[str]:
 
 
 def _briefly(result: Result) -> Iterator[str]:
-    verdicts = "; ".join(f"{claim.text}: {claim.verdict}" for claim in result.claims)
+    verdicts = "; ".join(f"{claim.text}: {claim.verdict}" for claim in result.claims) or result.verdict
     yield f"At scale `{result.scale}` ({result.repetitions}; {result.smaller}): {verdicts}.\n\n"
 
 

@@ -70,6 +70,8 @@ class Result:
         claims = tuple(experiment.claims(found)) if found else ()
         missing = tuple(part for part in experiment.parts() if part not in {record.part for record in kept})
         verdict = overall([claim.verdict for claim in claims if not claim.found_here])
+        if found and not experiment.judged:
+            verdict = "measured"
         return cls(
             experiment.name,
             scale,
