@@ -95,8 +95,9 @@ def test_a_folder_that_is_in_use_is_an_error_before_any_site_is_asked(start, tmp
 def test_a_comparison_gives_the_simulators_result(tmp_path):
     data = tables(tmp_path / "data")
     made = study(compare=COMPARED, training=replace(study().training, rounds=3))
-    carrier = Here(agents(data, tmp_path))
-    found = compare(linked(made, carrier, tmp_path), tmp_path / "compare")
+    carrier, told = Here(agents(data, tmp_path)), list[int]()
+    found = compare(linked(made, carrier, tmp_path), tmp_path / "compare", progress=lambda done, _: told.append(done))
+    assert told == sorted(told)  # from stage to stage, too
     federation = source_of({"name": "sites", "path": str(data)}).federation(1)
     wanted = simulated_comparison(
         federation, "mlp", methods=list(COMPARED.methods), rounds=3, seeds=2, folds=2, rates=COMPARED.rates,

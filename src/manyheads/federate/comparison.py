@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -127,6 +127,8 @@ class _Sites:
     trials: Trials
     plan: Plan
     progress: Progress
+    begun: dict[Path, Wanted] = field(default_factory=dict)
+    """all runs so far: the rounds that are told as progress are those of all stages"""
 
     def do(self, tasks: Sequence[Work]) -> None:
         """Train all runs in lockstep; what is fitted and predicted without a message a round is done when it is told."""
@@ -137,6 +139,7 @@ class _Sites:
                 path = self.trials.path(task.trial)
                 wanted[path], until[path] = task.trial, max(task.until, until.get(path, 0))
         todo = list(wanted.values())
+        self.begun.update(wanted)
         with ExitStack() as stack:
             steps, by_key = [], {}
             for path, each in wanted.items():
@@ -150,7 +153,7 @@ class _Sites:
             in_lockstep(
                 steps, self.link, self.kept.common,
                 lambda trial, error: self.trials.note_divergence(by_key[trial.key], error),
-                lambda: self.progress(self.trials.rounds_done(todo), "a round of all trainings"),
+                lambda: self.progress(self.trials.rounds_done(self.begun.values()), "a round of all trainings"),
             )  # fmt: skip
 
         self._require_scores(todo, until)
