@@ -37,10 +37,10 @@ class Figure5(Experiment):
         epochs of the head in FedRep (with one epoch of the representation), of the whole model in FedAvg. Error on each client's
         own test samples, mean over clients and over the last ten rounds."""
     scales: ClassVar[Mapping[Scale, Mapping[str, Any]]] = {"quick": {"share": QUICK, "epochs": (1, 5)}, "paper": {}}
-    minutes: ClassVar[Mapping[Scale, float]] = {"quick": 2, "paper": 180}
+    minutes: ClassVar[Mapping[Scale, float]] = {"quick": 2, "paper": 110}
 
-    epochs: tuple[int, ...] = (1, 2, 5, 10, 20)
-    """the values of E; the paper's are not given"""
+    epochs: tuple[int, ...] = (1, 2, 5, 10)
+    """the values of E; the paper does not give its own, and 20 epochs of FedAvg would take as long as all others together"""
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
     """fraction of the paper's rounds"""
 
