@@ -18,13 +18,14 @@ def combinations(variances: np.ndarray, points: np.ndarray) -> np.ndarray:
     [[0.75, 0.25], [0.75, 0.25]]
     """
     from scipy.optimize import nnls  # slow to import
+    from threadpoolctl import threadpool_limits
 
-    count = len(variances)
-    _, within = np.linalg.qr(points.reshape(count, -1).T)  # the same distances, in no more than N coordinates
-    target = np.append(np.zeros(count + len(within)), 1.0)
-    found = np.eye(count)
-    for own in np.flatnonzero(variances > 0):  # without variance, nothing is better than one's own
-        scale = variances[own] ** 0.5  # q is at most 1 in this unit, that of one's own alone
-        rows = np.concatenate([np.diag(variances**0.5), within[:, [own]] - within]) / scale
-        found[own], _ = nnls(np.concatenate([rows, np.ones((1, count))]), target)
+    count, found = len(variances), np.eye(len(variances))
+    with threadpool_limits(limits=1):  # small problems: with more threads they take longer, and differ in the last bit
+        _, within = np.linalg.qr(points.reshape(count, -1).T)  # the same distances, in no more than N coordinates
+        target = np.append(np.zeros(count + len(within)), 1.0)
+        for own in np.flatnonzero(variances > 0):  # without variance, nothing is better than one's own
+            scale = variances[own] ** 0.5  # q is at most 1 in this unit, that of one's own alone
+            rows = np.concatenate([np.diag(variances**0.5), within[:, [own]] - within]) / scale
+            found[own], _ = nnls(np.concatenate([rows, np.ones((1, count))]), target)
     return found / found.sum(axis=1, keepdims=True)
