@@ -52,7 +52,7 @@ class FedPAC(Algorithm):
     stays: ClassVar[str] = "nothing but the data: the server knows every client's head"
     models: ClassVar[tuple[ModelKind, ...]] = ("personal", "local")
     reads_each: ClassVar[bool] = True
-    knobs: ClassVar[Mapping[str, tuple[Any, ...]]] = {"lam": (0.1, 1.0, 10.0)}
+    knobs: ClassVar[Mapping[str, tuple[Any, ...]]] = {"lam": (0.1, 0.3, 1.0)}
     averaged: ClassVar[tuple[str, ...]] = ("body",)
 
     head_epochs: Annotated[int, Field(ge=0)] = 1
