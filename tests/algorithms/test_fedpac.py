@@ -132,11 +132,14 @@ def test_a_newcomer_starts_from_the_mean_of_the_heads():
 def test_what_it_cannot_do_is_said_in_one_line():
     with pytest.raises(mh.UserError, match="this model is all head"):
         simulate(mh.FedPAC(), nn.Linear(6, 3), ragged(), rounds=1)
+    tied = nn.Sequential(nn.Linear(6, 5), nn.Linear(5, 3), nn.ReLU())
+    with pytest.raises(mh.UserError, match="and this model has none"):
+        simulate(mh.FedPAC(), Model(tied, head="1"), ragged(), rounds=1)
     deep = nn.Sequential(nn.Linear(6, 5), nn.Sequential(nn.Linear(5, 4), nn.Linear(4, 3)))
     with pytest.raises(mh.UserError, match="must be a linear layer"):
         simulate(mh.FedPAC(), Model(deep, head="1"), ragged(), rounds=1)
     tasks = LinearTasks(clients=4, dim=6, rank=2, samples=15).federation(seed=0)
-    with pytest.raises(mh.UserError, match="classes, and this task has none"):
+    with pytest.raises(mh.UserError, match="features of classes, and regression has none"):
         simulate(mh.FedPAC(), LinearRepresentation(rank=2), tasks, rounds=1)
 
 

@@ -226,7 +226,7 @@ class Algorithm:
 
     @property
     def fewest_told(self) -> int | None:
-        """The fewest samples of a class whose number and mean an upload may tell; None: it tells of no class by itself."""
+        """The fewest samples of a class whose number and mean features an upload may tell; None: it tells no such thing."""
         return None
 
     def for_models(self, server: State) -> State:

@@ -62,6 +62,7 @@ METHODS: dict[str, Callable[[float], dict[str, Any]]] = {
     "fedrod": _sgd,
     "fedbn": _sgd,
     "ifca": _sgd,
+    "fedpac": _sgd,
     "knn-per": _sgd,
 }
 """the settings of each method with a step size"""
