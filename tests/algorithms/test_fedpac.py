@@ -189,6 +189,6 @@ def test_the_weights_find_the_groups():
 
 
 def test_alignment_helps_where_clients_have_few_classes_and_few_samples():
-    free, aligned = (accuracies(mh.FedPAC(**SHORT, lam=lam, heads="own"), few_classes) for lam in (0.0, 0.3))
+    free, aligned = (accuracies(mh.FedPAC(**SHORT, lam=lam, heads="own"), few_classes) for lam in (0.0, 1.0))
     assert (aligned > free).all()
     assert aligned.mean() > free.mean() + 0.01

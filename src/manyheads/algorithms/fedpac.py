@@ -41,11 +41,11 @@ class FedPAC(Algorithm):
     1
 
     Reference: Xu, Tong, Huang, Personalized Federated Learning with Feature Alignment and Classifier Collaboration, ICLR
-    2023, Algorithm 1.
+    2023.
     """
 
     name: ClassVar[str] = "fedpac"
-    paper: ClassVar[str] = "Xu et al. 2023, Algorithm 1"
+    paper: ClassVar[str] = "Xu et al. 2023"
     travels: ClassVar[str] = (
         "the body and the head; up also the size, the mean features and their variance of each class"
     )
