@@ -75,8 +75,43 @@ def relabelled(seed: int, others: int = 8, clients: int = 40, classes: int = 4, 
         kind = rng.integers(classes, size=train + 100)
         x = (centres[kind] + rng.normal(size=(len(kind), 60))).astype(np.float32)
         parts.append((x, (kind + (client < others) * (1 + client % (classes - 1))) % classes))
+    return _divided("relabelled", parts, train, classes)
+
+
+def agreeing(seed: int, clients: int = 20, classes: int = 4, train: int = 12) -> Federation:
+    """Planted groups: clients with an odd number call the classes by other names than those with an even one.
+
+    Two of the 30 inputs tell the classes apart; the rest is noise.
+    """
+    rng = np.random.default_rng(200 + seed)
+    angle = 2 * np.pi * np.arange(classes) / classes
+    centres = np.zeros((classes, 30))
+    centres[:, :2] = 2.5 * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    parts = []
+    for client in range(clients):
+        kind = rng.integers(classes, size=train + 100)
+        x = (centres[kind] + rng.normal(size=(len(kind), 30))).astype(np.float32)
+        parts.append((x, (kind + client % 2 * classes // 2) % classes))
+    return _divided("agreeing", parts, train, classes)
+
+
+def few_classes(seed: int, clients: int = 20, classes: int = 8, each: int = 4, train: int = 12) -> Federation:
+    """Planted label skew: four of eight classes at each client, three samples of each; three of the 30 inputs tell them."""
+    rng = np.random.default_rng(300 + seed)
+    centres = np.zeros((classes, 30))
+    centres[:, :3] = 2.5 * rng.normal(size=(classes, 3))
+    parts = []
+    for _ in range(clients):
+        own = rng.choice(classes, each, replace=False)
+        y = own[rng.integers(each, size=train + 100)]
+        parts.append(((centres[y] + rng.normal(size=(len(y), 30))).astype(np.float32), y))
+    return _divided("few classes", parts, train, classes)
+
+
+def _divided(name: str, parts: list[tuple[np.ndarray, np.ndarray]], train: int, classes: int) -> Federation:
+    """The first samples of each client to train on, the rest as its test."""
     first, rest = ([(x[rows], y[rows]) for x, y in parts] for rows in (slice(train), slice(train, None)))
-    return Federation("relabelled", Samples.of(first), Samples.of(rest), "classification", classes)
+    return Federation(name, Samples.of(first), Samples.of(rest), "classification", classes)
 
 
 def net_for(method: str) -> nn.Sequential:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -86,15 +87,17 @@ class Plain:
         return 0.5 * functional.mse_loss(out.reshape(-1), y[rows].reshape(-1))
 
     def cross_entropy(self, out: Tensor, y: Tensor, i: int) -> Tensor:
+        return (self.weights(y, i).to(out) * functional.cross_entropy(out, y, reduction="none")).mean()
+
+    def weights(self, y: Tensor, i: int) -> Tensor:
         """Samples have scikit-learn's weights, by the labels of the client or of all clients."""
         if self.training.class_weights == "none":
-            return functional.cross_entropy(out, y)
+            return torch.ones(len(y))
         of_all, of_client = self.federation.train.y, self.data(i)[1].numpy()
         labels = of_all if self.training.class_weights == "balanced" else of_client
         present = np.unique(labels)
         weight = compute_class_weight("balanced", classes=present, y=labels)
-        weights = torch.tensor(weight[np.searchsorted(present, y.numpy())], dtype=out.dtype)
-        return (weights * functional.cross_entropy(out, y, reduction="none")).mean()
+        return torch.tensor(weight[np.searchsorted(present, y.numpy())])
 
     def net(self, w: Weights) -> nn.Module:
         net = copy.deepcopy(self.module)
@@ -122,7 +125,8 @@ class Plain:
 
     def sgd(
         self, w: Weights, i: int, phase: int, opt: SGD, train: Iterable[str] | None = None,
-        extra: Callable[[Weights], Weights] | None = None, **how: int,
+        extra: Callable[[Weights], Weights] | None = None,
+        penalty: Callable[[nn.Module, np.ndarray], Tensor] | None = None, **how: int,
     ) -> Weights:  # fmt: skip
         net, names = self.net(w), set(train if train is not None else w)
         for k, p in net.named_parameters():
@@ -138,7 +142,7 @@ class Plain:
         with torch_seeded(self.training.seed, Purpose.NOISE, self.round, i, phase):
             for rows in self.plan(i, phase, **how):
                 optimizer.zero_grad()
-                loss = self.loss(net, i, rows)
+                loss = self.loss(net, i, rows) + (penalty(net, rows) if penalty else 0)
                 if loss.requires_grad:
                     loss.backward()
                 if extra is not None:
@@ -293,6 +297,75 @@ class Plain:
         prefix = self.head[0].rpartition(".")[0]
         own["head"] = {f"{prefix}.{k}": v.detach().clone() for k, v in personal.named_parameters()}
         return {k: v.detach().clone() for k, v in net.named_parameters()}
+
+    def begin_fedpac(self) -> None:
+        classes, start = self.federation.outputs, only(self.start, self.head)
+        size = next(v for v in start.values() if v.ndim == 2).shape[1]
+        self.server = {"body": only(self.start, self.body), "known": torch.zeros(classes)}
+        self.server["centroids"] = torch.zeros(classes, size)
+        if self.a.heads == "combined":
+            self.server["heads"] = [start] * len(self.federation)
+
+    def features(self, net: nn.Module, x: Tensor) -> Tensor:
+        seen: list[Tensor] = []
+        layer = net.get_submodule(self.head[0].rpartition(".")[0])
+        hook = layer.register_forward_hook(lambda _m, args, _out: seen.append(args[0]))
+        net(x)
+        hook.remove()
+        return seen[0]
+
+    def by_class(self, w: Weights, i: int) -> dict[int, np.ndarray]:
+        """The features of the client's samples of each class that has enough of them."""
+        x, y = self.data(i)
+        z = self.features(self.net(w), x).detach().double().numpy()
+        found = {int(k): z[y.numpy() == k] for k in np.unique(y)}
+        return {k: v for k, v in found.items() if len(v) >= self.a.fewest}
+
+    def fedpac(self, i: int) -> dict[str, Any]:
+        own, (x, y) = self.own(i, head=only(self.start, self.head)), self.data(i)
+        start = self.server["heads"][i] if self.a.heads == "combined" else own["head"]
+        both = {**self.server["body"], **start}
+        before, centroids = self.by_class(both, i), self.server["centroids"]
+
+        def pull(net: nn.Module, rows: np.ndarray) -> Tensor:
+            z, labels = self.features(net, x[rows]), y[rows]
+            each = [self.server["known"][k] * ((z[j] - centroids[k]) ** 2).mean() for j, k in enumerate(labels)]
+            return self.a.lam * (self.weights(labels, i).to(z) * torch.stack(each)).mean()
+
+        work = {"batch": self.a.batch}
+        both = self.sgd(both, i, 0, self.a.sgd, train=self.head, epochs=self.a.head_epochs, **work)
+        phase = 1 if self.a.head_epochs else 0
+        both = self.sgd(both, i, phase, self.a.sgd, train=self.body, penalty=pull, epochs=self.a.body_epochs, **work)
+        own["head"] = only(both, self.head)
+        return {"body": only(both, self.body), "head": own["head"], "before": before, "after": self.by_class(both, i)}
+
+    def merge_fedpac(self, cohort: list[int], uploads: list[dict[str, Any]], shares: list[float]) -> None:
+        server = {**self.server, "body": average([u["body"] for u in uploads], shares)}
+        server["centroids"], server["known"] = server["centroids"].clone(), server["known"].clone()
+        for k in range(self.federation.outputs):
+            samples = [u["after"][k] for u in uploads if k in u["after"]]
+            if samples:
+                server["centroids"][k] = torch.from_numpy(np.concatenate(samples).mean(axis=0))
+                server["known"][k] = 1
+        if self.a.heads == "combined":
+            server["heads"] = list(server["heads"])
+            tell = [j for j, u in enumerate(uploads) if u["before"]]
+            variances, points = zip(*(self.moments_of(uploads[j]["before"]) for j in tell), strict=True)
+            for j, i in enumerate(cohort):
+                a = best_weights(tell.index(j), np.array(variances), np.array(points)) if j in tell else [1.0]
+                heads = [uploads[t]["head"] for t in tell] if j in tell else [uploads[j]["head"]]
+                server["heads"][i] = average(heads, list(a))
+        self.server = server
+
+    def moments_of(self, samples: dict[int, np.ndarray]) -> tuple[float, np.ndarray]:
+        """The mean of z times the indicator of its class, and the variance of that mean."""
+        n, size = sum(map(len, samples.values())), next(iter(samples.values())).shape[1]
+        drawn = np.zeros((n, self.federation.outputs, size))
+        row = 0
+        for k, z in samples.items():
+            drawn[row : row + len(z), k] = z
+            row += len(z)
+        return float(((drawn - drawn.mean(axis=0)) ** 2).sum() / n / n), drawn.mean(axis=0)
 
     def begin_lg_fedavg(self) -> None:
         layers = list(dict.fromkeys(k.rpartition(".")[0] for k in self.start))[-self.a.shared_layers :]
@@ -525,6 +598,21 @@ class Plain:
             self.server = {"body": {body_name: torch.from_numpy((vectors * signs).T.copy())}}
         else:
             self.merge_mean(cohort, uploads, shares)
+
+
+def best_weights(own: int, variances: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """The best weights on the simplex, by trying every set of those that are positive."""
+    away = (points[own] - points).reshape(len(points), -1)
+    matrix, alone = np.diag(variances) + away @ away.T, np.eye(len(points))[own]
+    best = (matrix[own, own], alone)
+    for size in range(1, len(points) + 1):
+        for chosen in map(list, combinations(range(len(points)), size)):
+            b = np.linalg.lstsq(matrix[np.ix_(chosen, chosen)], np.ones(size), rcond=None)[0]
+            if (b > 0).all():
+                a = np.zeros(len(points))
+                a[chosen] = b / b.sum()
+                best = min(best, (a @ matrix @ a * (1 + 1e-12), a), key=lambda found: found[0])
+    return best[1]
 
 
 def run(

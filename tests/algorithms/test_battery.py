@@ -17,7 +17,7 @@ import manyheads as mh
 from manyheads import SGD, Engine, Evaluate, FineTune, Model, State, simulate
 from manyheads.core.contract import ALGORITHMS, Round
 from manyheads.core.settings import as_dict, build
-from manyheads.data import LinearTasks
+from manyheads.data import LinearTasks, Samples
 from manyheads.engines.client_data import ClientData
 from manyheads.engines.cohort import LocalCohort
 from manyheads.metrics import Loss
@@ -195,7 +195,24 @@ def answer_of_ifca():
     close(personal(run), Quadratic(federation).own)
 
 
-OWN = {"fedbabu": answer_of_fedbabu, "fedbn": answer_of_fedbn, "ifca": answer_of_ifca}
+def answer_of_fedpac():
+    """Three inputs, whose labels have other frequencies at each client: its own, if heads are trained until they rest."""
+    shares = np.random.default_rng(2).dirichlet(np.full(3, 4.0), size=(4, 3))
+    counts = np.ceil(20 * shares).astype(int)  # of each label, for each client and input
+    kinds = [np.repeat(np.arange(9), own.ravel()) for own in counts]
+    parts = [(np.eye(3)[kind // 3], kind % 3) for kind in kinds]
+    federation = mh.Federation("shares", Samples.of(parts), Samples.of(parts), "classification", 3)
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(3, 3, bias=False), torch.nn.Linear(3, 3)).double()
+    method = mh.FedPAC(head_epochs=300, body_epochs=1, batch=0, lam=0.01, sgd=SGD(lr=1.0, momentum=0.9))
+    run = simulate(method, Model(net), federation, rounds=20, evaluate=Evaluate(every=20))
+    for client, own in enumerate(counts):
+        net.load_state_dict(dict(run.client_model(client, "personal")))
+        found = torch.softmax(net(torch.eye(3, dtype=torch.float64)), dim=1).detach().numpy()
+        close(found, own / own.sum(axis=1, keepdims=True), 1e-3)
+
+
+OWN = {"fedbabu": answer_of_fedbabu, "fedbn": answer_of_fedbn, "ifca": answer_of_ifca, "fedpac": answer_of_fedpac}
 """methods whose known answer is that of another problem"""
 
 

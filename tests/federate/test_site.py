@@ -118,6 +118,38 @@ def test_label_counts_stay_if_the_owner_says_so(tmp_path):
     assert set(agent.answer(asked(study(), "ash")).facts["table"]["target"]["counts"].values()) == {0}
 
 
+@pytest.mark.parametrize(
+    ("policy", "fewest", "why"),
+    [
+        (
+            Policy(min_count=5),
+            4,
+            r"fewer rows than the site's min_count; given 'fewest = 4'.*fewest = 5 in \[algorithm\]",
+        ),
+        (Policy(min_count=1, label_counts=False), 4, "the number of rows of each class.*label_counts = true"),
+        (Policy(min_count=5), 5, None),
+    ],
+)
+def test_a_method_that_tells_of_classes_is_held_to_the_minimum_count(policy, fewest, why, tmp_path):
+    made = study(algorithm={"name": "fedpac", "fewest": fewest, "body_epochs": 1})
+    seen = []
+
+    def look(site, asked, reply):
+        up = taken("0/up/", Message.from_bytes(reply).tensors)
+        seen.extend(up["counts"].flatten().tolist() if "counts" in up else [])
+        return reply
+
+    link = linked(made, Here(agents(tables(tmp_path / "data"), tmp_path, policy), look), tmp_path)
+    if why is None:
+        train(link, tmp_path / "run")
+        assert seen
+        assert all(n == 0 or n >= fewest for n in seen)
+    else:
+        with pytest.raises(UserError, match=why):
+            train(link, tmp_path / "run")
+        assert not seen
+
+
 def test_only_classes_of_manyheads_or_allowed_ones_are_imported(tmp_path):
     data = tables(tmp_path / "data")
     made = study(algorithm={"name": "fedavg"})

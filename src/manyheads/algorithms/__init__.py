@@ -8,6 +8,7 @@ from manyheads.algorithms.fedavg import FedAvg
 from manyheads.algorithms.fedbabu import FedBABU
 from manyheads.algorithms.fedbn import FedBN
 from manyheads.algorithms.fedmtl import FedMTL
+from manyheads.algorithms.fedpac import FedPAC
 from manyheads.algorithms.fedper import FedPer
 from manyheads.algorithms.fedprox import FedProx
 from manyheads.algorithms.fedrep import FedRep
@@ -37,6 +38,7 @@ __all__ = [
     "FedBABU",
     "FedBN",
     "FedMTL",
+    "FedPAC",
     "FedPer",
     "FedProx",
     "FedRep",

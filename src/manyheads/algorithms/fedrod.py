@@ -9,6 +9,7 @@ import torch
 from manyheads.core.contract import Algorithm, Cohort, ModelKind, Update, register
 from manyheads.core.errors import UserError
 from manyheads.core.fields import BatchSize, Epochs, Steps
+from manyheads.core.heads import linear_weight
 from manyheads.core.optim import SGD
 from manyheads.core.server import Server
 from manyheads.core.settings import settings
@@ -52,13 +53,7 @@ class FedRoD(Algorithm):
     server: Server = None
 
     def init_server(self, params: Params, population: int) -> State:
-        shapes = sorted(v.ndim for v in params.head.values())
-        if shapes not in ([1, 2], [2]):
-            raise UserError(
-                "fedrod adds the outputs of two heads, which must be a linear layer",
-                given=f"a head of {len(shapes)} parameters",
-                fix="name the last layer as the head of the model",
-            )
+        linear_weight(params.head, "fedrod adds the outputs of two heads")
         return State(body=params.body, head=params.head)
 
     def init_client(self, params: Params) -> State:

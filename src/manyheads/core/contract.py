@@ -18,6 +18,7 @@ import numpy as np
 from torch import Tensor
 
 from manyheads.core.errors import UserError, one_of
+from manyheads.core.features import Align, ClassFeatures
 from manyheads.core.optim import SGD, FineTune, TorchOptimizer
 from manyheads.core.registry import Registry, check_declared, import_path
 from manyheads.core.round import Round
@@ -62,6 +63,9 @@ class Cohort(Protocol):
     def class_counts(self, classes: int) -> Tensor | None:
         """Training samples of each client in each class, [C, classes]; None if the task has no classes."""
 
+    def class_features(self, params: Tree, classes: int) -> ClassFeatures | None:
+        """The features of all training samples in models with this body, as in an evaluation; None without classes."""
+
     @property
     def train_loss(self) -> np.ndarray:
         """Mean loss of each client over the batches it has trained on, [C]; NaN if there were none."""
@@ -80,12 +84,14 @@ class Cohort(Protocol):
         given: Tree | None = None,
         prox: tuple[float | Tensor, Tree] | None = None,
         correction: Tree | None = None,
+        align: Align | None = None,
     ) -> Tree:
         """Train ``part`` of the model on each client's data, the rest of the model (``given``) frozen.
 
         ``epochs`` passes over the client's data, or ``steps`` steps if that is not 0, with batches of ``batch``
         samples (0: all of them). ``prox=(mu, anchor)`` adds ``mu (w - anchor)`` to every gradient, ``correction`` adds
-        itself. All trees may be shared by the clients or carry the client dimension; ``mu`` too.
+        itself. All trees may be shared by the clients or carry the client dimension; ``mu`` too. ``align`` adds a loss
+        on the features, the inputs of the head.
         """
 
     def steps(self, *, batch: int, epochs: int = 0, steps: int = 0) -> Tensor:
@@ -217,6 +223,11 @@ class Algorithm:
     def server_optimizer(self) -> ServerOptimizer | None:
         """The setting ``server``, of methods that have it."""
         return getattr(self, "server", None)
+
+    @property
+    def fewest_told(self) -> int | None:
+        """The fewest samples of a class whose number and mean features an upload may tell; None: it tells no such thing."""
+        return None
 
     def for_models(self, server: State) -> State:
         """What of the server's state a client needs to know for its global or personal model."""

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from manyheads.core.features import Align
 from manyheads.core.optim import SGD
 from manyheads.core.tasks import Task
 from manyheads.engines.activations import activations_of
@@ -44,6 +45,7 @@ def descend(
     opt: SGD,
     prox: Pull | None = None,
     correction: Mapping[str, Tensor] | None = None,
+    align: Align | None = None,
 ) -> Tensor:
     """Carry out the steps from ``params``, shared or with the client dimension; trained values are written to ``into``.
 
@@ -73,12 +75,17 @@ def descend(
             outputs.append(h)
         loss, slope = loss_and_slope(steps.task, labels, weight, h)
         loss_C[:active] += loss
+        aside = None
+        if align is not None:  # the features are the inputs of the last layer
+            loss, aside = _aligned(align, outputs[-2], labels, weight)
+            loss_C[:active] += loss
         for level in range(len(layers) - 1, lowest - 1, -1):
             activation = activations[level]
             slope = slope if activation is None else activation.slope(slope, outputs[level])
             down = layers[level].down(slope) if level > lowest else slope  # with the weight before its step
             layers[level].move(slope)
-            slope = down
+            slope = down if aside is None else down + aside
+            aside = None
     for layer in layers:
         layer.narrow(0)
     return loss_C
@@ -105,6 +112,12 @@ def _layers(
         start = Start(own["weight"].detach(), None if own["bias"] is None else own["bias"].detach(), trained)
         layers.append(layer_for(start, steps, opt, pull, shift, first=level == 0, lowest=level == lowest))
     return layers, lowest
+
+
+def _aligned(align: Align, z_CBD: Tensor, labels: Tensor, weight_CB: Tensor) -> tuple[Tensor, Tensor]:
+    """As :func:`loss_and_slope`, of the loss on the features."""
+    loss_CB, slope_CBD = align.losses_and_slopes(z_CBD, labels)
+    return (loss_CB * weight_CB).sum(dim=1), slope_CBD.mul_(weight_CB.unsqueeze(2))
 
 
 def loss_and_slope(task: Task, labels: Tensor, weight_CB: Tensor, out_CBO: Tensor) -> tuple[Tensor, Tensor]:

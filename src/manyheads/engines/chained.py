@@ -54,4 +54,4 @@ def _descend(
     rows_TCB, weight_TCB = update.stacked_rows(members)
     starts, sizes = data.offsets[members], data.sizes[members]
     steps = Steps(update.x, rows_TCB, weight_TCB, data.y[rows_TCB], data.task, plans, starts, sizes)
-    return descend(chain, steps, params, into, update.opt, pull, correction)
+    return descend(chain, steps, params, into, update.opt, pull, correction, update.align)

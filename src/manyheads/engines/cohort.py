@@ -14,10 +14,11 @@ from itertools import pairwise
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from manyheads.core.contract import Batch, Round, Step
 from manyheads.core.errors import UserError
+from manyheads.core.features import Align, ClassFeatures
 from manyheads.core.optim import SGD, FineTune, TorchOptimizer
 from manyheads.core.products import Leaf
 from manyheads.core.randomness import Purpose, steps_per_pass
@@ -28,7 +29,7 @@ from manyheads.engines.chained import chained
 from manyheads.engines.client_data import ClientBatch, ClientData, channels_last
 from manyheads.engines.derivatives import Losses, gradient, hvp
 from manyheads.engines.draws import Draws, Plan
-from manyheads.engines.evaluation import features_of, predict
+from manyheads.engines.evaluation import class_features, features_of, predict
 from manyheads.engines.local_update import LocalUpdate, Prox, TrainLoss, Values
 from manyheads.engines.looped import looped
 from manyheads.engines.stacked import stacked
@@ -82,6 +83,15 @@ class LocalCohort:
         clients = [self.data.y[start:stop] for start, stop in pairwise(self.data.offsets.tolist())]
         return torch.stack([torch.bincount(labels, minlength=classes) for labels in clients])
 
+    def class_features(self, params: Tree, classes: int) -> ClassFeatures | None:
+        if not self.data.task.classes:
+            return None
+        self._require_features(params)
+        self.model.module.eval()
+        found = class_features(self.model, params, self.data, classes)
+        self.model.module.train()
+        return found
+
     @property
     def train_loss(self) -> np.ndarray:
         return self._loss.mean()
@@ -107,7 +117,10 @@ class LocalCohort:
         given: Tree | None = None,
         prox: Prox | None = None,
         correction: Tree | None = None,
+        align: Align | None = None,
     ) -> Tree:
+        if align is not None:
+            self._require_features(part)
         if not part or not (epochs or steps):  # nothing to train, so no random draws either
             return self.each(part)
         plans = self._draws.plans(batch, epochs, steps)
@@ -117,24 +130,11 @@ class LocalCohort:
             net, x, rest = self.model.head_net, features_of(self.model, rest, self.data), Tree()
         if not isinstance(opt, SGD) and (prox or correction):
             raise UserError("a pull or a correction needs SGD", given=opt.name)
-        update = LocalUpdate(
-            self.model,
-            self.data,
-            self._values,
-            self._draws,
-            self._loss,
-            net,
-            x,
-            part,
-            rest,
-            plans,
-            opt,
-            prox,
-            correction,
-        )
-        if isinstance(opt, SGD) and (chain := self._chain(net, x)) is not None:
+        common = (self.model, self.data, self._values, self._draws, self._loss)
+        update = LocalUpdate(*common, net, x, part, rest, plans, opt, prox, correction, align)
+        if isinstance(opt, SGD) and (chain := self._chain(net, x, align)) is not None:
             return chained(update, chain, self._stacks(part, batch, net, chain))
-        if isinstance(opt, SGD) and self._stacks(part, batch, net):
+        if isinstance(opt, SGD) and align is None and self._stacks(part, batch, net):
             return stacked(update)
         return looped(update)
 
@@ -257,9 +257,21 @@ class LocalCohort:
             small = small and self.model.convolved * min(batch or largest, largest) <= CONVOLVED_STACK_BELOW
         return self.mode == "stacked" or ((small or self.data.x.device.type != "cpu") and len(self._addresses) > 1)
 
-    def _chain(self, net: Net, x: Tensor) -> Chain | None:
-        """The layers, if they can be trained without autograd; None if images are augmented anew for every batch."""
-        return None if self.data.augment else by_hand(net, x, self.data.task)
+    def _chain(self, net: Net, x: Tensor, align: Align | None = None) -> Chain | None:
+        """The layers, if they can be trained without autograd; None if images are augmented anew for every batch.
+
+        A loss on features needs a head that begins where the layer below it ends, activation included.
+        """
+        apart = align is None or (self.model.head_net is not None and type(self.model.head_net.module) is nn.Linear)
+        return by_hand(net, x, self.data.task) if apart and not self.data.augment else None
+
+    def _require_features(self, params: Tree) -> None:
+        """An error unless these parameters, or some of them, give features: the inputs of a head that comes last."""
+        if self.model.head_net is None or params.keys() <= self.model.params.head.keys():
+            raise UserError(
+                "this method needs features of the model, and its head is not a layer on top of others",
+                fix="name the last layer as the head of the model",
+            )
 
     def _features_last(self, part: Tree, plans: list[Plan]) -> bool:
         """Whether the frozen body's features are computed once: only the head is trained, for at least one pass."""

@@ -8,7 +8,9 @@ from itertools import pairwise
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
+from manyheads.core.features import ClassFeatures
 from manyheads.core.trees import Tree
 from manyheads.engines.client_data import ClientData, slices
 from manyheads.engines.local_update import Values
@@ -17,7 +19,7 @@ from manyheads.metrics import Predictions
 from manyheads.models import Net, TriedModel
 from manyheads.models.memory import SLICE, Memory
 
-__all__ = ["features_of", "outputs_of", "predict"]
+__all__ = ["class_features", "features_of", "outputs_of", "predict"]
 
 
 @torch.no_grad()
@@ -82,6 +84,18 @@ def features_of(model: TriedModel, params: Tree, data: ClientData) -> Tensor:
         own = body if shared else values.of_client(body, client)
         parts += [model.features(own, x) for x in slices(data.x[start:stop])]
     return torch.cat(parts)
+
+
+def class_features(model: TriedModel, params: Tree, data: ClientData, classes: int) -> ClassFeatures:
+    """What each client's samples have for features, class by class; sums are in double precision."""
+    z_ND = features_of(model, params, data).flatten(1).double()
+    sums = []
+    for start, stop in pairwise(data.offsets.tolist()):
+        z, of_class = z_ND[start:stop], one_hot(data.y[start:stop], classes).to(z_ND).T
+        sums.append((of_class.sum(dim=1), of_class @ z, of_class @ z.square().sum(dim=1)))
+    counts_CK, sums_CKD, squares_CK = (torch.stack(each) for each in zip(*sums, strict=True))
+    among = counts_CK.clamp(min=1)
+    return ClassFeatures(counts_CK.long(), sums_CKD / among.unsqueeze(2), squares_CK / among)
 
 
 def _remembering(memories: Sequence[Memory], z: Tensor, out: Tensor, data: ClientData) -> Iterator[Tensor]:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from manyheads.core.features import Align
 from manyheads.core.optim import SGD, TorchOptimizer
 from manyheads.core.trees import Tree
 from manyheads.engines.client_data import ClientData, pad_rows
@@ -76,6 +77,7 @@ class LocalUpdate:
     opt: SGD | TorchOptimizer
     prox: Prox | None
     correction: Tree | None
+    align: Align | None
 
     @property
     def longest_first(self) -> np.ndarray:

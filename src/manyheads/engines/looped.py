@@ -58,10 +58,19 @@ def _descend(update: LocalUpdate, client: int, descent: Descent | TorchDescent) 
         inputs = x[chosen]
         if croppers:
             inputs = crop_flip(inputs, torch.from_numpy(draw_crops(croppers[client], len(rows))).to(x.device))
-        loss = data.weighed(data.task.losses(update.net(channels_last(inputs)), data.y[chosen]), chosen).mean()
+        loss = data.weighed(_losses(update, channels_last(inputs), data.y[chosen]), chosen).mean()
         descent.step(gradients(loss, descent.params))
         update.loss.sums[client] += loss.detach()
     update.loss.steps[client] += len(plan)
+
+
+def _losses(update: LocalUpdate, inputs: Tensor, labels: Tensor) -> Tensor:
+    """The loss of every sample, with that on its features if there is one."""
+    if update.align is None:
+        return update.data.task.losses(update.net(inputs), labels)
+    with update.model.seen_features() as seen:
+        losses = update.data.task.losses(update.net(inputs), labels)
+    return losses + update.align.losses_and_slopes(seen[0].flatten(1), labels)[0]
 
 
 def _of(scale: float | Tensor, client: int) -> float | Tensor:

@@ -244,6 +244,7 @@ class _Client:
         return Members([0], [self.federation.first])
 
     def train(self, ask: Facts, given: Mapping[str, torch.Tensor]) -> tuple[Facts, dict[str, torch.Tensor]]:
+        self.agent.policy.require(self.trial.algorithm)
         states, round = self.states, Round(**ask["round"])
         kept = states.read(int(ask["version"])).map(lambda v: v.unsqueeze(0))
         common = Broadcast(round, state_of(taken("down/", given)), State(), ask["weighting"])

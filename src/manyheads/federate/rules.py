@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from manyheads.core.contract import Algorithm
+from manyheads.core.errors import UserError
 from manyheads.core.settings import settings
 
 __all__ = ["ACTIONS", "Action", "Policy", "Rules"]
@@ -48,3 +50,19 @@ class Policy:
     """what the site does when it is asked"""
     own_code: tuple[str, ...] = ()
     """import paths of classes besides manyheads' own (package.module:Class) that a study may name"""
+
+    def require(self, algorithm: Algorithm) -> None:
+        """An error if uploads of the method tell more of single classes than the site allows."""
+        fewest = algorithm.fewest_told
+        if fewest is not None and not self.label_counts:
+            raise UserError(
+                f"{algorithm.name} tells the number of rows of each class, which the site's policy withholds",
+                fix="use another method, or label_counts = true in site.toml",
+            )
+        if fewest is not None and fewest < self.min_count:
+            raise UserError(
+                f"{algorithm.name} tells of classes with fewer rows than the site's min_count",
+                given=f"fewest = {fewest}",
+                allowed=f"{self.min_count} or more",
+                fix=f"fewest = {self.min_count} in [algorithm] of study.toml",
+            )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -43,15 +44,21 @@ class TriedModel:
         """Whether several clients' models can be computed at once."""
         return not self.unstackable
 
-    @torch.no_grad()
-    def features(self, body: Mapping[str, Tensor], x: Tensor) -> Tensor:
-        """The features of the samples: the input of the head in a model with this body."""
+    @contextmanager
+    def seen_features(self) -> Iterator[list[Tensor]]:
+        """The inputs of the head in the passes that are made within, one after the other."""
         assert self.head_net is not None
         seen: list[Tensor] = []
         hook = self.head_net.module.register_forward_pre_hook(lambda _m, args: seen.append(args[0]))
         try:
-            self.net.bind(body)
-            self.net(x)
+            yield seen
         finally:
             hook.remove()
+
+    @torch.no_grad()
+    def features(self, body: Mapping[str, Tensor], x: Tensor) -> Tensor:
+        """The features of the samples: the input of the head in a model with this body."""
+        with self.seen_features() as seen:
+            self.net.bind(body)
+            self.net(x)
         return seen[0].detach()

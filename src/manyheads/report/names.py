@@ -47,6 +47,7 @@ _METHODS: dict[str, tuple[str, str, tuple[int, ...]]] = {
     "local-sgd": ("Local SGD", BROWN, SOLID),
     "fedmtl": ("Fed-MTL", BROWN, DOTTED),
     "dsgd": ("D-SGD", BLUE, DOTTED),
+    "fedpac": ("FedPAC", RED, DOUBLE),
     "ifca": ("IFCA", BLUE, LONG),
     "fedbn": ("FedBN", SKY, LONG),
     "fedbabu": ("FedBABU", ORANGE, LONG),

@@ -66,6 +66,7 @@ def check(algorithm: Algorithm, given: Model, federation: Federation, training: 
     )
     model_of(algorithm, training.evaluate.kind(algorithm), server, initial)
     _check_adaptation(algorithm, model, federation, training)
+    _check_features(algorithm, model, federation)
     if training.evaluate.who == "new" and training.evaluate.model == "local":
         raise UserError(
             "new clients have no local model", where="evaluate.model", given="local", allowed="auto, finetuned"
@@ -87,6 +88,19 @@ def _check_adaptation(algorithm: Algorithm, model: TriedModel, federation: Feder
         raise UserError("the model has no head to fine-tune", where="finetune", fix="use --finetune all:10")
     if "knn" in (training.finetune.scope, training.evaluate.evaluation(algorithm, training.finetune).tune.scope):
         check_memory(model, task_named(federation.task))
+
+
+def _check_features(algorithm: Algorithm, model: TriedModel, federation: Federation) -> None:
+    """Check that there are features of classes, for a method that tells of them."""
+    if algorithm.fewest_told is None:
+        return
+    if not task_named(federation.task).classes:
+        raise UserError(f"{algorithm.name} works with the features of classes, and {federation.task} has none")
+    if model.head_net is None:
+        raise UserError(
+            f"{algorithm.name} works with features, the inputs of a head that comes last, and this model has none",
+            fix="name the last layer as the head of the model",
+        )
 
 
 def _check_travels(algorithm: Algorithm, model: TriedModel, metrics: Sequence[Metric], engine: Engine) -> None:

@@ -62,6 +62,7 @@ METHODS: dict[str, Callable[[float], dict[str, Any]]] = {
     "fedrod": _sgd,
     "fedbn": _sgd,
     "ifca": _sgd,
+    "fedpac": _sgd,
     "knn-per": _sgd,
 }
 """the settings of each method with a step size"""
@@ -111,7 +112,7 @@ class Methods(Experiment):
         the client's own test samples after the last round, of the model named beside the method. "Worst tenth": mean of the
         two clients that do worst. "Spread": standard deviation over clients. "Fine-tuned": after ten more epochs on the head.
         L2GD's round is one step or one move, so it runs 2100 rounds to make as many local steps as the others. FedRep's ten
-        head epochs a round make it do eleven times the passes over the data. `fedrep-linear` is for linear regression and not in
+        head epochs a round make it do eleven times the passes over the data, FedPAC's one and five six times. `fedrep-linear` is for linear regression and not in
         the table. These are small, easy problems (three digits to tell apart, 15 test samples a client): one client's one
         mistake is 0.3 points of the mean. Differences below about two points are noise here."""
     scales: ClassVar[Mapping[Scale, Mapping[str, Any]]] = {"quick": {}}
