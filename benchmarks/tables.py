@@ -152,6 +152,20 @@ def memory(result: dict[str, Any]) -> str:
     return table(["", *(f"{name}{when}" for name in head for when in (", before", ", now"))], rows)
 
 
+def memory_lines(result: dict[str, Any]) -> str:
+    rows = [
+        [
+            fit["method"],
+            fit["which"],
+            *(f"{1000 * fit[f'{who}_mb_a_client']:.0f}" for who in ("peak", "worker_peak")),
+            *(f"{fit[f'{who}_mb_without']:.0f}" for who in ("peak", "worker_peak")),
+        ]
+        for fit in result.get("lines", [])
+    ]
+    head = ["peak, KB a client", "a worker's, KB a client", "peak without, MB", "a worker's without, MB"]
+    return table(["", "", *head], rows)
+
+
 def startup(result: dict[str, Any]) -> str:
     sources = [which for which in ("before", "now") if which in result["rows"][0]]
     rows = [
@@ -229,6 +243,7 @@ def main() -> None:
         "scaling": ("scaling", scaling),
         "population": ("population", population),
         "memory": ("memory", memory),
+        "memory lines": ("memory", memory_lines),
         "startup": ("startup", startup),
         "forms": ("forms", forms),
         "costs": ("costs", costs),
