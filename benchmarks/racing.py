@@ -19,17 +19,16 @@ from manyheads.core.machine import machine_facts
 from manyheads.data.public.hospitals import Heart
 
 RESULT = Path(__file__).parent / "results" / "racing.json"
-METHODS = ("fedavg", "fedavg+ft", "fedprox", "fedper", "fedrep", "ditto")
+METHODS = "fedavg,fedavg+ft,fedprox,fedper,fedrep,ditto"
 WAYS = {"with early stopping": True, "without": False}
 
 
-def measure(stop: bool, rounds: int, seeds: int) -> dict[str, Any]:
+def measure(stop: bool, methods: list[str], rounds: int, seeds: int, folds: int) -> dict[str, Any]:
     """One comparison: what its tuning trained and chose."""
     federation = Heart().federation(seed=0)
     started, used = time.perf_counter(), os.times()
     found = compare(
-        federation, methods=METHODS, rates=(0.01, 0.03, 0.1), batch=32, seeds=seeds, rounds=rounds, stop=stop,
-        local_rounds=min(rounds, 200),
+        federation, methods=methods, rates=(0.01, 0.03, 0.1), batch=32, seeds=seeds, rounds=rounds, folds=folds, stop=stop,
     )  # fmt: skip
     seconds, now = time.perf_counter() - started, os.times()
     tried = {name: [one.rounds for one in method.rates] for name, method in found.methods.items() if method.rates}
@@ -48,8 +47,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=100, help="at most")
     parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--folds", type=int, default=0, help="0: as many as is usual")
+    parser.add_argument("--methods", default=METHODS)
     options = parser.parse_args()
-    rows = {words: measure(stop, options.rounds, options.seeds) for words, stop in WAYS.items()}
+    settings = {"methods": options.methods.split(","), "rounds": options.rounds}
+    settings |= {"seeds": options.seeds, "folds": options.folds}
+    rows = {words: measure(stop, **settings) for words, stop in WAYS.items()}
     first, second = rows.values()
     chosen = [
         a == b for name in second["rates"] for a, b in zip(first["rates"][name], second["rates"][name], strict=True)
