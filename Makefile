@@ -71,6 +71,8 @@ bench: $(DEV)
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/forms.py
 	$(BIN)/python benchmarks/costs.py
+	$(BIN)/python benchmarks/memory.py
+	$(BIN)/python benchmarks/racing.py
 	$(BIN)/python benchmarks/cluster.py
 	$(BIN)/python benchmarks/tables.py
 

@@ -45,8 +45,8 @@ def repeated(script: str, cases: Sequence[Case], repeats: int) -> dict[Case, lis
     return found
 
 
-def write(path: Path, rows: list[dict[str, Any]], repeats: int) -> None:
+def write(path: Path, rows: list[dict[str, Any]], repeats: int, **more: Any) -> None:
     from manyheads.core.machine import machine_facts
 
-    facts = {"rows": rows, "repeats": repeats, "load": os.getloadavg()[0], "machine": machine_facts()}
+    facts = {"rows": rows, **more, "repeats": repeats, "load": os.getloadavg()[0], "machine": machine_facts()}
     path.write_text(json.dumps(facts, indent=2) + "\n")

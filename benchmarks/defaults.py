@@ -1,8 +1,9 @@
-"""What users get who say nothing about speed: ``python benchmarks/defaults.py [WORKLOAD ...] [--share-only]``.
+"""What users get who say nothing about speed: ``python benchmarks/defaults.py [WORKLOAD ...] [--share-only | --no-share]``.
 
 First, a short run by ``mh.simulate(algorithm, model, federation, rounds=5)``, everything included, against as many rounds of
-the plain loop, which evaluates nothing; in turns, as in benchmarks/speed.py. Second, which part of the processor time of a run
-on 100 clients are its evaluations. Writes benchmarks/results/defaults.json.
+the plain loop, which evaluates nothing; in turns, as in benchmarks/speed.py. The plain loop with torch's threads, which wait
+for each other where other processes take the cores, is timed only once if it is much slower than with one thread. Second, which
+part of the processor time of a run on 100 clients are its evaluations. Writes benchmarks/results/defaults.json.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from speed import Child, known, ratios
+from speed import HOPELESS, Child, known, ratios
 from workloads import WORKLOADS, classified, named
 
 from manyheads import Engine, Evaluate, FedAvg, simulate
@@ -28,7 +29,7 @@ from manyheads.engines.executor import InProcess
 HERE = Path(__file__).parent
 RESULT = HERE / "results" / "defaults.json"
 ENGINES = ("plain", "plain-1", "api")
-FELT = [name for name in WORKLOADS if name.endswith("-fedavg")]
+FELT = ("mlp-fedavg", "class-fedavg", "cnn-fedavg", "lenet-fedavg", "resnet-fedavg", "lstm-fedavg")
 """workloads that are run by default"""
 CADENCES = {"every round": Evaluate(every=1), "by default": Evaluate()}
 
@@ -36,12 +37,14 @@ CADENCES = {"every round": Evaluate(every=1), "by default": Evaluate()}
 def measure(name: str, repeats: int) -> dict[str, Any]:
     """Seconds a round of the plain loop, with torch's threads and with one, and of a run with defaults, in turns."""
     children = {engine: Child(sys.executable, str(HERE / "child.py"), engine, name) for engine in ENGINES}
+    warm = {engine: children[engine].time()[0] for engine in ("plain-1", "plain")}
     seconds: dict[str, list[float]] = {engine: [] for engine in ENGINES}
-    for turn in range(repeats + 1):
+    if warm["plain"] > HOPELESS * warm["plain-1"]:
+        children.pop("plain").close()
+        seconds["plain"].append(warm["plain"])
+    for _ in range(repeats):
         for engine, child in children.items():
-            wall = child.time()[0]
-            if turn:  # the first is a warm-up
-                seconds[engine].append(wall)
+            seconds[engine].append(child.time()[0])
     for child in children.values():
         child.close()
     return {"name": name, "words": WORKLOADS[name].words, "seconds": seconds, "load": os.getloadavg()[0]}
@@ -74,9 +77,10 @@ def share(evaluate: Evaluate, part: int, rounds: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("workloads", nargs="*", type=known, default=FELT)
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--share-only", action="store_true", help="only the share of evaluations")
-    parser.add_argument("--part", type=int, default=1, help="1 / PART of the samples of each client, for their share")
+    parser.add_argument("--no-share", action="store_true", help="without the share of evaluations")
+    parser.add_argument("--part", type=int, default=5, help="1 / PART of the samples of each client, for their share")
     parser.add_argument("--rounds", type=int, default=30, help="of the run whose evaluations are measured")
     options = parser.parse_args()
     found = json.loads(RESULT.read_text()) if RESULT.exists() else {"rows": [], "shares": {}}
@@ -86,7 +90,7 @@ def main() -> None:
         rows = {each["name"]: each for each in found["rows"]} | {name: row}
         found["rows"] = [rows[each] for each in WORKLOADS if each in rows]
         write(found)
-    for words, evaluate in CADENCES.items():
+    for words, evaluate in [] if options.no_share else CADENCES.items():
         row = share(evaluate, options.part, options.rounds) | {"part": options.part, "rounds": options.rounds}
         print(f"evaluated {words}: {100 * row['evaluation'] / row['whole']:.0f} % of the processor time", flush=True)
         found["shares"][words] = row

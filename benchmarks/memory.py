@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
+RESULT = HERE / "results" / "memory.json"
 ROUNDS = 2
 MB = 1e6
 WORDS = {
@@ -28,8 +29,9 @@ WORDS = {
     "parameters": "parameters, 16 clients a round, 1 worker",
     "divided": "parameters, 16 clients a round, 2 workers",
 }
+COHORTS = (32, 64, 128, 256, 512)
 CASES: list[tuple[str, str, int]] = [
-    *(("cohort", method, size) for method in ("scaffold", "ditto") for size in (64, 128, 256)),
+    *(("cohort", method, size) for method in ("scaffold", "ditto") for size in COHORTS),
     ("images", "scaffold", 500),
     *(("parameters", method, 10_000_000) for method in ("scaffold", "ditto", "fedrep", "fedavg")),
     *(("divided", method, 10_000_000) for method in ("scaffold", "ditto", "fedavg")),
@@ -76,6 +78,33 @@ def measure(kind: str, method: str, size: int) -> dict[str, float]:
     }
 
 
+def case_of(row: dict[str, Any]) -> tuple[str, str, int]:
+    return row["kind"], row["method"], row["size"]
+
+
+def line(rows: list[dict[str, Any]], method: str, which: str) -> dict[str, float]:
+    """The straight line through the peaks against the cohort: MB a client, and MB without any.
+
+    The peaks are medians, those of the calling process and of its largest worker.
+    """
+    own = [row for row in rows if row["kind"] == "cohort" and row["method"] == method and which in row]
+    found: dict[str, float] = {}
+    for key in ("peak_mb", "worker_peak_mb"):
+        fit = statistics.linear_regression(
+            [row["size"] for row in own], [statistics.median(row[which][key]) for row in own]
+        )
+        found |= {key.replace("mb", "mb_a_client"): fit.slope, key.replace("mb", "mb_without"): fit.intercept}
+    return found
+
+
+def lines(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The lines of each method and state of which three cohorts or more were measured."""
+    cohorts = [row for row in rows if row["kind"] == "cohort"]
+    pairs = {(row["method"], which) for row in cohorts for which in ("before", "now") if which in row}
+    several = [(m, w) for m, w in sorted(pairs) if sum(row["method"] == m and w in row for row in cohorts) > 2]
+    return [{"method": method, "which": which} | line(rows, method, which) for method, which in several]
+
+
 def _used(who: int) -> float:
     found = resource.getrusage(who)
     return found.ru_utime + found.ru_stime
@@ -102,7 +131,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--against", type=Path, help="another checkout to compare with")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--only", default="", help="only cases whose kind or method contains this")
+    parser.add_argument("--only", default="", help="only cases like this, as in 'cohort ditto'")
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
@@ -122,6 +151,7 @@ def main() -> None:
     rows = []
     for (kind, method, size), found in runs.items():
         row: dict[str, Any] = {"kind": kind, "method": method, "size": size, "words": WORDS[kind]}
+        row |= {"repeats": options.repeats, "load": os.getloadavg()[0]}
         for which, each in found.items():
             row[which] = {key: [one[key] for one in each] for key in each[0]}
             middle = {key: statistics.median(values) for key, values in row[which].items()}
@@ -131,9 +161,19 @@ def main() -> None:
                 f"{middle['workers_processor']:6.2f} s; {middle['seconds']:6.2f} s a round"
             )
         rows.append(row)
-    facts = {"rows": rows, "repeats": options.repeats, "load": os.getloadavg()[0], "machine": machine_facts()}
-    if not options.only:
-        (HERE / "results" / "memory.json").write_text(json.dumps(facts, indent=2) + "\n")
+    if RESULT.exists():  # what is not measured now
+        kept = {case_of(row): row for row in json.loads(RESULT.read_text())["rows"]}
+        for row in rows:
+            kept[case_of(row)] = kept.get(case_of(row), {}) | row
+        rows = [kept[case] for case in CASES if case in kept]
+    fits = lines(rows)
+    for fit in fits:
+        print(
+            f"{fit['method']:>10} {fit['which']:>6}: {fit['peak_mb_a_client']:.3f} MB a client and "
+            f"{fit['peak_mb_without']:.0f} MB; a worker {fit['worker_peak_mb_a_client']:.3f} and {fit['worker_peak_mb_without']:.0f}"
+        )
+    facts = {"rows": rows, "lines": fits, "load": os.getloadavg()[0], "machine": machine_facts()}
+    RESULT.write_text(json.dumps(facts, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -28,8 +28,8 @@ RESULT = HERE / "results" / "speed.json"
 ENGINES = ("plain", "plain-1", "ours", "ours-1", "peak", "memory")
 """plain: torch's default threads; plain-1: one thread; ours: a worker for each core; peak: a matrix product, all cores;
 memory: an addition of arrays as large as the model"""
-PEERS = {"flower": "flower.py", "pfl": "pfl_research.py"}
-NEEDED = {"flower": ("flwr", "ray"), "pfl": ("pfl",)}
+PEERS = {"flower": "flower.py", "pfl": "pfl_research.py", "fluke": "fluke_peer.py"}
+NEEDED = {"flower": ("flwr", "ray"), "pfl": ("pfl",), "fluke": ("fluke",)}
 """what must be installed for a peer to be timed"""
 SAME = 1e-9
 """largest difference of two results on the same batches in double precision, relative to the largest weight"""
@@ -64,8 +64,8 @@ def measure(workload: Workload, repeats: int, pythons: dict[str, str]) -> dict[s
     """Timings of all engines in turns. ``pythons`` are the interpreters of the peers that are installed."""
     here, name = str(HERE / "child.py"), workload.name
     children = {engine: Child(sys.executable, here, engine, name) for engine in ENGINES}
-    if workload.peers:
-        children |= {peer: Child(python, str(HERE / PEERS[peer]), name) for peer, python in pythons.items()}
+    present = {peer: python for peer, python in pythons.items() if peer in workload.peers}
+    children |= {peer: Child(python, str(HERE / PEERS[peer]), name) for peer, python in present.items()}
     for child in children.values():
         child.time()  # a warm-up, by the end of which all have started
     first = {engine: children[engine].time() for engine in ("plain", "plain-1")}
@@ -91,7 +91,9 @@ def measure(workload: Workload, repeats: int, pythons: dict[str, str]) -> dict[s
         "processor": processor,
         "operations": arithmetic(workload),
         "bytes": traffic(workload),
+        "repeats": repeats,
         "load": os.getloadavg()[0],
+        "machine": machine_facts(),
     }
 
 
@@ -177,7 +179,7 @@ def main() -> None:
         rows[name] = row
         options.out.parent.mkdir(exist_ok=True)
         found = [rows[known] for known in WORKLOADS if known in rows]
-        result = {"rows": found, "repeats": options.repeats, "machine": machine_facts()}
+        result = {"rows": found, "repeats": options.repeats, "machine": machine_facts()}  # of what was timed last
         options.out.write_text(json.dumps(result, indent=2) + "\n")
 
 

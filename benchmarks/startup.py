@@ -28,6 +28,7 @@ COMMANDS = {
     "import manyheads": ["-c", "import manyheads"],
     "import manyheads.api": ["-c", "import manyheads.api"],
     "manyheads --help": ["-m", "manyheads", "--help"],
+    "manyheads --version": ["-m", "manyheads", "--version"],
     "manyheads report --help": ["-m", "manyheads", "report", "--help"],
     "manyheads run --help": ["-m", "manyheads", "run", "--help"],
     "manyheads compare --help": ["-m", "manyheads", "compare", "--help"],

@@ -116,6 +116,12 @@ def profiles(result: dict[str, Any]) -> str:
     return table(["", *kinds], rows)
 
 
+def evaluation(result: dict[str, Any]) -> str:
+    found = result.get("evaluation")
+    rows = [[f"{found['clients']:,}", spread(found["seconds"], ".2f"), f"{found['load']:.1f}"]] if found else []
+    return table(["clients evaluated", "s", "load"], rows)
+
+
 def population(result: dict[str, Any]) -> str:
     rows = [
         [
@@ -150,6 +156,20 @@ def memory(result: dict[str, Any]) -> str:
         rows.append(cells)
     head = ["peak, MB", "a worker's, MB", "processor s a round", "workers' processor s"]
     return table(["", *(f"{name}{when}" for name in head for when in (", before", ", now"))], rows)
+
+
+def memory_lines(result: dict[str, Any]) -> str:
+    rows = [
+        [
+            fit["method"],
+            fit["which"],
+            *(f"{1000 * fit[f'{who}_mb_a_client']:.0f}" for who in ("peak", "worker_peak")),
+            *(f"{fit[f'{who}_mb_without']:.0f}" for who in ("peak", "worker_peak")),
+        ]
+        for fit in result.get("lines", [])
+    ]
+    head = ["peak, KB a client", "a worker's, KB a client", "peak without, MB", "a worker's without, MB"]
+    return table(["", "", *head], rows)
 
 
 def startup(result: dict[str, Any]) -> str:
@@ -207,6 +227,15 @@ def cluster(result: dict[str, Any]) -> str:
     return table([*head, "workers, start-up s", "actors, start-up s"], rows)
 
 
+def racing(result: dict[str, Any]) -> str:
+    rows = [
+        [words, f"{row['tuning_rounds']:,}", f"{row['seconds']:.0f}", f"{row['processor']:.0f}", f"{row['load']:.1f}"]
+        for words, row in result["rows"].items()
+    ]
+    same = ["the same step size", f"in {result['same']} of {result['choices']} choices", "", "", ""]
+    return table(["step sizes", "rounds of tuning", "s in all", "processor s", "load"], [*rows, same])
+
+
 SIZES = ("parameters", "operations", "work")
 """by what a row of the costs is given"""
 
@@ -228,14 +257,20 @@ def main() -> None:
         "profiles": ("profiles", profiles),
         "scaling": ("scaling", scaling),
         "population": ("population", population),
+        "evaluation": ("population", evaluation),
         "memory": ("memory", memory),
+        "memory lines": ("memory", memory_lines),
         "startup": ("startup", startup),
         "forms": ("forms", forms),
         "costs": ("costs", costs),
         "cluster": ("cluster", cluster),
+        "racing": ("racing", racing),
     }
     for name, (source, make) in tables.items():
-        result = json.loads((HERE / "results" / f"{source}.json").read_text(encoding="utf-8"))
+        path = HERE / "results" / f"{source}.json"
+        if not path.exists():  # not measured yet
+            continue
+        result = json.loads(path.read_text(encoding="utf-8"))
         start, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
         before, rest = page.split(start)
         after = rest.split(end)[1]

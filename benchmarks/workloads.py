@@ -24,6 +24,7 @@ __all__ = ["WORKLOADS", "Workload", "classified", "known", "mlp_of"]
 
 NEVER = 10**9
 SGD_PLAIN = SGD(lr=0.01, momentum=0.0)
+ALL = ("flower", "pfl", "fluke")
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,8 @@ class Workload:
     """rounds in one timing: short ones are timed together"""
     peak: float | None = None
     """share of the machine's peak that we want to reach"""
-    peers: bool = False
-    """whether other libraries do it too, where they are installed"""
+    peers: tuple[str, ...] = ()
+    """other libraries that do it too, where they are installed"""
     evaluation: bool = False
     """what is timed is the evaluation of all clients, not the round"""
 
@@ -145,7 +146,7 @@ WORKLOADS = {
             femnist,
             4.5,
             rounds=3,
-            peers=True,
+            peers=ALL,
         ),
         Workload(
             "mlp-fedrep",
@@ -154,6 +155,7 @@ WORKLOADS = {
             named("femnist-mlp", (784,)),
             femnist,
             7,
+            peers=("fluke",),
         ),
         Workload(
             "class-fedavg",
@@ -180,7 +182,7 @@ WORKLOADS = {
             cifar,
             1.6,
             peak=0.55,
-            peers=True,
+            peers=ALL,
         ),
         Workload(
             "cnn-fedrep",
