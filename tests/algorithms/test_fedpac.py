@@ -102,6 +102,17 @@ def test_who_tells_nothing_keeps_its_head_and_has_no_part_in_others():
         torch.testing.assert_close(value[silent], sent.head[name][silent])
 
 
+def test_if_nobody_may_tell_anything_all_keep_their_heads():
+    free, silent = (
+        simulate(mh.FedPAC(**WORK, fewest=n, lam=lam), small_net(), ragged(), rounds=3)
+        for n, lam in ((1, 0.0), (99, 1.0))
+    )
+    rep = simulate(mh.FedRep(**WORK), small_net(), ragged(), rounds=3, weighting="samples")
+    assert not silent.server.known.any()
+    same(silent.server.body, rep.server.body, atol=1e-7, rtol=1e-6)
+    assert any(not torch.equal(v, rep.server.body[k]) for k, v in free.server.body.items())
+
+
 def test_a_class_that_nobody_has_in_a_round_keeps_its_centroid():
     method = mh.FedPAC(**WORK)
     server, sent = uploads_of(method, ragged())

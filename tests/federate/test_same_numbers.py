@@ -26,9 +26,11 @@ METHODS = [name for name in ALGORITHMS if name != "fedrep-linear" and ":" not in
 
 NORMED = {"name": "mlp", "norm": "batch"}
 STEPPED = {"name": "fedrep", "server": {"kind": "adam", "lr": 0.05}}
+TOLD = {"fedpac": {"fewest": 5}}
+"""settings by which a method tells no more than sites allow"""
 SCHEDULE = Schedule(kind="step", every=1, factor=0.5)
 CASES = [
-    *(pytest.param({"name": name}, None, id=name) for name in METHODS),
+    *(pytest.param({"name": name, **TOLD.get(name, {})}, None, id=name) for name in METHODS),
     pytest.param(STEPPED, None, id="fedrep with adam"),
     pytest.param({"name": "fedavg"}, SCHEDULE, id="fedavg by a schedule"),
 ]

@@ -157,7 +157,7 @@ def statistics(features: ClassFeatures) -> tuple[Tensor, Tensor]:
 def weights(sent: State) -> Tensor:
     """The weights a of the combined heads, [C, C]. Who tells of no class keeps its head, and has no part in others'."""
     tell = torch.nonzero(sent.counts.sum(dim=1)).squeeze(1)
-    found = combinations(sent.variance[tell].double().clamp(min=0).numpy(), sent.mixed[tell].double().numpy())
+    variance_C, mixed_CF = sent.variance[tell].double().clamp(min=0), sent.mixed[tell].double().flatten(1)
     a_CC = torch.eye(len(sent.counts), dtype=torch.float64)
-    a_CC[tell.unsqueeze(1), tell] = torch.from_numpy(found)
+    a_CC[tell.unsqueeze(1), tell] = torch.from_numpy(combinations(variance_C.numpy(), mixed_CF.numpy()))
     return a_CC

@@ -10,7 +10,7 @@ __all__ = ["combinations"]
 def combinations(variances: np.ndarray, points: np.ndarray) -> np.ndarray:
     """For every i the weights on the simplex with the least ``sum_j a_j^2 v_j + |x_i - sum_j a_j x_j|^2``, [N, N].
 
-    ``variances`` v are [N], ``points`` x are [N, ...]. That is a quadratic programme, solved by nonnegative least squares:
+    ``variances`` v are [N], ``points`` x are [N, F]. That is a quadratic programme, solved by nonnegative least squares:
     ``|A b|^2 + (sum_j b_j - 1)^2`` with b = s a is ``s^2 q(a) + (s - 1)^2``, whose least value ``q / (1 + q)`` grows with
     ``q(a)``. So the direction of the best b is that of the best a.
 
@@ -22,7 +22,7 @@ def combinations(variances: np.ndarray, points: np.ndarray) -> np.ndarray:
 
     count, found = len(variances), np.eye(len(variances))
     with threadpool_limits(limits=1):  # small problems: with more threads they take longer, and differ in the last bit
-        _, within = np.linalg.qr(points.reshape(count, -1).T)  # the same distances, in no more than N coordinates
+        _, within = np.linalg.qr(points.T)  # the same distances, in no more than N coordinates
         target = np.append(np.zeros(count + len(within)), 1.0)
         for own in np.flatnonzero(variances > 0):  # without variance, nothing is better than one's own
             scale = variances[own] ** 0.5  # q is at most 1 in this unit, that of one's own alone
