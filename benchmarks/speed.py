@@ -32,6 +32,8 @@ memory: an addition of arrays as large as the model"""
 PEERS = {"flower": "flower.py", "pfl": "pfl_research.py", "fluke": "fluke_peer.py"}
 NEEDED = {"flower": ("flwr", "ray"), "pfl": ("pfl",), "fluke": ("fluke",)}
 """what must be installed for a peer to be timed"""
+THREADED = {"fluke"}
+"""peers of one process, which are timed with torch's threads and with one, as the plain loop is"""
 SAME = 1e-9
 """largest difference of two results on the same batches in double precision, relative to the largest weight"""
 HOPELESS = 1.5
@@ -67,21 +69,21 @@ class Child:
         self._process.wait()
 
 
-def settled(children: dict[str, Child], rounds: int) -> list[float]:
-    """Warm both plain loops up, and close the one with torch's threads if these are hopeless: then what it took once.
+def settled(children: dict[str, Child], rounds: int, engine: str = "plain") -> list[float]:
+    """Warm up an engine, with one thread and with torch's; close the latter if it is hopeless: then what it took once.
 
     Where other processes take the cores, its threads wait for each other, and it may come to no end: then nothing.
     """
     for _ in range(2):
-        single = children["plain-1"].time()[0]
+        single = children[f"{engine}-1"].time()[0]
     for _ in range(2):
-        several = children["plain"].time(STARTED + PATIENCE * single * rounds)
+        several = children[engine].time(STARTED + PATIENCE * single * rounds)
         if not several:
-            del children["plain"]
+            del children[engine]
             return []
     if several[0] <= HOPELESS * single:
         return []
-    children.pop("plain").close()
+    children.pop(engine).close()
     return several[:1]
 
 
@@ -91,11 +93,15 @@ def measure(workload: Workload, repeats: int, pythons: dict[str, str]) -> dict[s
     children = {engine: Child(sys.executable, here, engine, name) for engine in ENGINES}
     present = {peer: python for peer, python in pythons.items() if peer in workload.peers}
     children |= {peer: Child(python, str(HERE / PEERS[peer]), name) for peer, python in present.items()}
+    for peer in THREADED & set(present):
+        children[f"{peer}-1"] = Child(present[peer], str(HERE / PEERS[peer]), name, "1")
     seconds: dict[str, list[float]] = {engine: [] for engine in children}
     processor: dict[str, list[float]] = {"plain-1": [], "ours-1": []}
     seconds["plain"] += settled(children, workload.rounds)
+    for peer in THREADED & set(present):
+        seconds[peer] += settled(children, 1, peer)
     for engine, child in children.items():
-        if not engine.startswith("plain"):
+        if engine.partition("-")[0] not in {"plain", *THREADED}:
             child.time()  # a warm-up, by the end of which all have started
     for _ in range(repeats):
         for engine, child in children.items():
@@ -134,9 +140,15 @@ def processor_ratios(row: dict[str, Any]) -> list[float]:
     return [p / o for p, o in zip(row["processor"]["plain-1"], row["processor"]["ours-1"], strict=True)]
 
 
+def seconds_of(row: dict[str, Any], peer: str) -> list[float]:
+    """Seconds of another library, with whichever number of threads serves it better."""
+    ways = [row["seconds"].get(engine, []) for engine in (peer, f"{peer}-1")]
+    return min((way for way in ways if len(way) == len(row["seconds"]["ours"])), key=statistics.median)
+
+
 def against(row: dict[str, Any], peer: str) -> list[float]:
     """How many times as fast as another library, turn by turn."""
-    return [p / o for p, o in zip(row["seconds"][peer], row["seconds"]["ours"], strict=True)]
+    return [p / o for p, o in zip(seconds_of(row, peer), row["seconds"]["ours"], strict=True)]
 
 
 def peak_shares(row: dict[str, Any]) -> list[float] | None:

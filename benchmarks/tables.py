@@ -7,7 +7,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from speed import PEERS, against, middle_of, peak_shares, processor_ratios, ratios, roofline_shares
+from speed import PEERS, against, middle_of, peak_shares, processor_ratios, ratios, roofline_shares, seconds_of
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "benchmarks.md"
@@ -85,7 +85,7 @@ def shares(result: dict[str, Any]) -> str:
 
 def peers(result: dict[str, Any]) -> str:
     rows = [
-        [row["words"], peer, f"{statistics.median(row['seconds'][peer]):.3g}", spread(against(row, peer))]
+        [row["words"], peer, middle_of(seconds_of(row, peer)), spread(against(row, peer))]
         for row in result["rows"]
         for peer in PEERS
         if peer in row["seconds"]
