@@ -2,7 +2,7 @@
 
 First, a short run by ``mh.simulate(algorithm, model, federation, rounds=5)``, everything included, against as many rounds of
 the plain loop, which evaluates nothing; in turns, as in benchmarks/speed.py. The plain loop with torch's threads, which wait
-for each other where other processes take the cores, is timed only once if it is much slower than with one thread. Second, which
+for each other where other processes take the cores, is timed once, or given up, if it is much slower than with one thread. Second, which
 part of the processor time of a run on 100 clients are its evaluations. Writes benchmarks/results/defaults.json.
 """
 
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from speed import HOPELESS, Child, known, ratios
+from speed import Child, known, ratios, settled
 from workloads import WORKLOADS, classified, named
 
 from manyheads import Engine, Evaluate, FedAvg, simulate
@@ -37,11 +37,8 @@ CADENCES = {"every round": Evaluate(every=1), "by default": Evaluate()}
 def measure(name: str, repeats: int) -> dict[str, Any]:
     """Seconds a round of the plain loop, with torch's threads and with one, and of a run with defaults, in turns."""
     children = {engine: Child(sys.executable, str(HERE / "child.py"), engine, name) for engine in ENGINES}
-    warm = {engine: children[engine].time()[0] for engine in ("plain-1", "plain")}
     seconds: dict[str, list[float]] = {engine: [] for engine in ENGINES}
-    if warm["plain"] > HOPELESS * warm["plain-1"]:
-        children.pop("plain").close()
-        seconds["plain"].append(warm["plain"])
+    seconds["plain"] += settled(children, WORKLOADS[name].rounds)
     for _ in range(repeats):
         for engine, child in children.items():
             seconds[engine].append(child.time()[0])
@@ -55,7 +52,9 @@ def share(evaluate: Evaluate, part: int, rounds: int) -> dict[str, Any]:
     federation = classified(100, 500 // part, (3, 32, 32), test=100 // part)
     model, spent = named("cnn-cifar10", (3, 32, 32))(), Counter[str]()
 
-    def timed(self: Any, job: Callable[..., Any], common: Any, tasks: Sequence[Any]) -> Iterator[Any]:
+    def timed(
+        self: Any, job: Callable[..., Any], common: Any, tasks: Sequence[Any], large: bool = False
+    ) -> Iterator[Any]:
         for task in tasks:
             started = time.process_time()
             result = job(self.held, common, task)

@@ -1,7 +1,7 @@
-"""The same round of FedAvg or FedRep in fluke: ``python benchmarks/fluke_peer.py WORKLOAD``.
+"""The same round of FedAvg or FedRep in fluke: ``python benchmarks/fluke_peer.py WORKLOAD [THREADS]``.
 
 Runs in an environment of its own, with ``fluke-fl`` beside manyheads (see docs/benchmarks.md): in one process with torch's
-default number of threads, models in memory and no evaluation of any kind. Batches come from its own loader, shuffled. Its
+default number of threads unless it is given, models in memory and no evaluation of any kind. Batches come from its own loader, shuffled. Its
 clients keep their optimizer, and so its momentum, from round to round, as is its default. It imports torchvision and
 clearml for data sets, networks and logs that are not used here: where they are not installed, mocks stand in for them.
 Answers like child.py: for every line on its standard input, the seconds of one round.
@@ -28,6 +28,7 @@ for package, modules in UNUSED.items():
         for name in (package + module for module in modules):
             sys.modules[name] = mock.MagicMock(__spec__=ModuleSpec(name, None))
 
+import torch
 from fluke import DDict, FlukeENV
 from fluke.algorithms.fedavg import FedAVG
 from fluke.algorithms.fedrep import FedRep, FedRepClient
@@ -89,7 +90,9 @@ def federation(name: str) -> Any:
     return Personal(len(data), splitter, DDict(model=split.encoder, client=client, server={"weighted": True}))
 
 
-def main(name: str) -> None:
+def main(name: str, threads: str = "") -> None:
+    if threads:
+        torch.set_num_threads(int(threads))
     answers, sys.stdout = sys.stdout, sys.stderr  # fluke's progress bars
     FlukeENV().set_eval_cfg(pre_fit=False, post_fit=False, locals=False, server=False)
     algorithm = federation(name)
@@ -98,4 +101,4 @@ def main(name: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -15,6 +15,7 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from select import select
 from typing import Any
 
 import torch
@@ -31,10 +32,14 @@ memory: an addition of arrays as large as the model"""
 PEERS = {"flower": "flower.py", "pfl": "pfl_research.py", "fluke": "fluke_peer.py"}
 NEEDED = {"flower": ("flwr", "ray"), "pfl": ("pfl",), "fluke": ("fluke",)}
 """what must be installed for a peer to be timed"""
+THREADED = {"fluke"}
+"""peers of one process, which are timed with torch's threads and with one, as the plain loop is"""
 SAME = 1e-9
 """largest difference of two results on the same batches in double precision, relative to the largest weight"""
 HOPELESS = 1.5
 """times as slow as with one thread: then the default number of threads is timed only once"""
+STARTED, PATIENCE = 30.0, 10
+"""seconds in which a process starts, and times as long as with one thread, after which the default is given up"""
 
 
 class Child:
@@ -43,12 +48,16 @@ class Child:
     def __init__(self, *command: str) -> None:
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
-    def time(self) -> list[float]:
-        """Seconds of a round, and of processor time if the engine knows it."""
+    def time(self, limit: float | None = None) -> list[float]:
+        """Seconds of a round, and of processor time if the engine knows it; nothing, and its end, after ``limit`` seconds."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write("go\n")
         self._process.stdin.flush()
+        if limit is not None and not select([self._process.stdout], [], [], limit)[0]:
+            self._process.kill()
+            self.close()
+            return []
         answer = self._process.stdout.readline()
         if not answer:
             raise SystemExit(f"benchmark process ended: {self._process.args}")
@@ -60,20 +69,40 @@ class Child:
         self._process.wait()
 
 
+def settled(children: dict[str, Child], rounds: int, engine: str = "plain") -> list[float]:
+    """Warm up an engine, with one thread and with torch's; close the latter if it is hopeless: then what it took once.
+
+    Where other processes take the cores, its threads wait for each other, and it may come to no end: then nothing.
+    """
+    for _ in range(2):
+        single = children[f"{engine}-1"].time()[0]
+    for _ in range(2):
+        several = children[engine].time(STARTED + PATIENCE * single * rounds)
+        if not several:
+            del children[engine]
+            return []
+    if several[0] <= HOPELESS * single:
+        return []
+    children.pop(engine).close()
+    return several[:1]
+
+
 def measure(workload: Workload, repeats: int, pythons: dict[str, str]) -> dict[str, Any]:
     """Timings of all engines in turns. ``pythons`` are the interpreters of the peers that are installed."""
     here, name = str(HERE / "child.py"), workload.name
     children = {engine: Child(sys.executable, here, engine, name) for engine in ENGINES}
     present = {peer: python for peer, python in pythons.items() if peer in workload.peers}
     children |= {peer: Child(python, str(HERE / PEERS[peer]), name) for peer, python in present.items()}
-    for child in children.values():
-        child.time()  # a warm-up, by the end of which all have started
-    first = {engine: children[engine].time() for engine in ("plain", "plain-1")}
+    for peer in THREADED & set(present):
+        children[f"{peer}-1"] = Child(present[peer], str(HERE / PEERS[peer]), name, "1")
     seconds: dict[str, list[float]] = {engine: [] for engine in children}
     processor: dict[str, list[float]] = {"plain-1": [], "ours-1": []}
-    if first["plain"][0] > HOPELESS * first["plain-1"][0]:
-        children.pop("plain").close()
-        seconds["plain"].append(first["plain"][0])
+    seconds["plain"] += settled(children, workload.rounds)
+    for peer in THREADED & set(present):
+        seconds[peer] += settled(children, 1, peer)
+    for engine, child in children.items():
+        if engine.partition("-")[0] not in {"plain", *THREADED}:
+            child.time()  # a warm-up, by the end of which all have started
     for _ in range(repeats):
         for engine, child in children.items():
             wall, *spent = child.time()
@@ -100,7 +129,9 @@ def measure(workload: Workload, repeats: int, pythons: dict[str, str]) -> dict[s
 def ratios(row: dict[str, Any], engine: str = "ours") -> list[float]:
     """How many times as fast as the plain loop, turn by turn, with whichever number of threads serves it better."""
     seconds = row["seconds"]
-    better = min(("plain", "plain-1"), key=lambda e: statistics.median(seconds[e]))
+    better = min(
+        (engine for engine in ("plain", "plain-1") if seconds[engine]), key=lambda e: statistics.median(seconds[e])
+    )
     return [p / o for p, o in zip(seconds[better], seconds[engine], strict=False)]
 
 
@@ -109,9 +140,15 @@ def processor_ratios(row: dict[str, Any]) -> list[float]:
     return [p / o for p, o in zip(row["processor"]["plain-1"], row["processor"]["ours-1"], strict=True)]
 
 
+def seconds_of(row: dict[str, Any], peer: str) -> list[float]:
+    """Seconds of another library, with whichever number of threads serves it better."""
+    ways = [row["seconds"].get(engine, []) for engine in (peer, f"{peer}-1")]
+    return min((way for way in ways if len(way) == len(row["seconds"]["ours"])), key=statistics.median)
+
+
 def against(row: dict[str, Any], peer: str) -> list[float]:
     """How many times as fast as another library, turn by turn."""
-    return [p / o for p, o in zip(row["seconds"][peer], row["seconds"]["ours"], strict=True)]
+    return [p / o for p, o in zip(seconds_of(row, peer), row["seconds"]["ours"], strict=True)]
 
 
 def peak_shares(row: dict[str, Any]) -> list[float] | None:
@@ -131,6 +168,11 @@ def roofline_shares(row: dict[str, Any]) -> list[float] | None:
     return [max(row["operations"] * flop, row["bytes"] * byte) / ours for ours, flop, byte in turns]
 
 
+def middle_of(seconds: list[float], form: str = ".3g") -> str:
+    """The median, if there is one."""
+    return format(statistics.median(seconds), form) if seconds else "no end"
+
+
 def line(row: dict[str, Any]) -> str:
     def of(values: list[float], form: str = ".2f") -> str:
         middle, low, high = (format(f(values), form) for f in (statistics.median, min, max))
@@ -140,7 +182,7 @@ def line(row: dict[str, Any]) -> str:
     both = [one / two for one, two in zip(seconds["ours-1"], seconds["ours"], strict=True)]
     words = [
         f"{row['name']:>16}",
-        f"plain {statistics.median(seconds['plain']):.4f} s, one thread {statistics.median(seconds['plain-1']):.4f} s",
+        f"plain {middle_of(seconds['plain'], '.4f')} s, one thread {middle_of(seconds['plain-1'], '.4f')} s",
         f"ours {statistics.median(seconds['ours']):.4f} s",
         f"ratio {of(ratios(row))}" + (f", wanted {row['target']}" if row["target"] else ""),
         f"one worker {of(ratios(row, 'ours-1'))}",

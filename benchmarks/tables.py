@@ -7,7 +7,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from speed import PEERS, against, peak_shares, processor_ratios, ratios, roofline_shares
+from speed import PEERS, against, middle_of, peak_shares, processor_ratios, ratios, roofline_shares, seconds_of
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "benchmarks.md"
@@ -27,14 +27,13 @@ def speed(result: dict[str, Any]) -> str:
     rows = []
     for row in result["rows"]:
         seconds, shares, roof = row["seconds"], peak_shares(row), roofline_shares(row)
-        plain, single = (statistics.median(seconds[e]) for e in ("plain", "plain-1"))
-        once = "" if len(seconds["plain"]) > 1 else " (once)"
+        once = " (once)" if len(seconds["plain"]) == 1 else ""
         workers = [one / all_ for one, all_ in zip(seconds["ours-1"], seconds["ours"], strict=True)]
         rows.append(
             [
                 row["words"],
-                f"{plain:.3g}{once}",
-                f"{single:.3g}",
+                f"{middle_of(seconds['plain'])}{once}",
+                middle_of(seconds["plain-1"]),
                 f"{statistics.median(seconds['ours']):.3g}",
                 f"**{spread(ratios(row))}**",
                 f"{row['target']:g}" if row["target"] else "",
@@ -57,7 +56,7 @@ def defaults(result: dict[str, Any]) -> str:
     rows = [
         [
             row["words"],
-            *(f"{statistics.median(row['seconds'][engine]):.3g}" for engine in ("plain", "plain-1", "api")),
+            *(middle_of(row["seconds"][engine]) for engine in ("plain", "plain-1", "api")),
             f"**{spread(ratios(row, 'api'))}**",
             f"{row['load']:.1f}",
         ]
@@ -86,7 +85,7 @@ def shares(result: dict[str, Any]) -> str:
 
 def peers(result: dict[str, Any]) -> str:
     rows = [
-        [row["words"], peer, f"{statistics.median(row['seconds'][peer]):.3g}", spread(against(row, peer))]
+        [row["words"], peer, middle_of(seconds_of(row, peer)), spread(against(row, peer))]
         for row in result["rows"]
         for peer in PEERS
         if peer in row["seconds"]
