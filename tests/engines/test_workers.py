@@ -63,14 +63,6 @@ def tidy_up(bench: Bench, common: None, task: None) -> int:
     return gc.collect()
 
 
-def faults(bench: Bench, common: None, size: int) -> int:
-    """Page faults of ten steps that allocate and free the same arrays."""
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    for _ in range(10):
-        list(map(torch.ones, [size] * 10))
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-
-
 def fail(bench: Bench, common: None, error: Exception) -> None:
     raise error
 
@@ -130,14 +122,6 @@ def test_what_all_tasks_have_in_common_is_packed_once_and_held_by_each_worker(wo
         assert [value for _, value in found] == [number + i for i in range(12)]
         assert Told.sent == before + 1
         assert len({place for place, _ in found}) <= 2
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other C libraries cannot be told")
-def test_memory_that_is_freed_is_kept_for_the_next_step(workers):
-    size = 1_000_000
-    pages = 10 * 4 * size / resource.getpagesize()
-    list(workers.map(faults, None, [size] * 4))
-    assert max(workers.map(faults, None, [size] * 4)) < pages  # if it were returned to the system, ten times as many
 
 
 def test_trees_travel_whatever_their_strides_and_can_be_written_to(workers):

@@ -23,7 +23,6 @@ import torch
 
 from manyheads.core.errors import UserError
 from manyheads.core.interrupts import held, leave_to_parent
-from manyheads.engines.heap import keep_heap
 from manyheads.engines.ordered import in_order
 
 __all__ = ["Workers", "portable"]
@@ -172,7 +171,6 @@ def _serve(parent: Connection, parent_id: int, make: Callable[..., Any], argumen
     leave_to_parent()
     threading.Thread(target=_end_with, args=(parent_id,), daemon=True).start()
     torch.set_num_threads(1)
-    keep_heap()
     held: Any = None
     job: Any = None
     common: Any = None
