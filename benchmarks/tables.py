@@ -174,7 +174,10 @@ def memory_lines(result: dict[str, Any]) -> str:
 def startup(result: dict[str, Any]) -> str:
     sources = [which for which in ("before", "now") if which in result["rows"][0]]
     rows = [
-        [f"`{row['command']}`", *(f"{row[which]['processor_seconds']:.2f}" if which in row else "" for which in sources)]
+        [
+            f"`{row['command']}`",
+            *(f"{row[which]['processor_seconds']:.2f}" if which in row else "" for which in sources),
+        ]
         for row in result["rows"]
     ]
     return table(["processor seconds", *sources], rows)
