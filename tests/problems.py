@@ -67,15 +67,8 @@ def relabelled(seed: int, others: int = 8, clients: int = 40, classes: int = 4, 
     Two of the 60 inputs tell the classes apart; the rest is noise.
     """
     rng = np.random.default_rng(100 + seed)
-    angle = 2 * np.pi * np.arange(classes) / classes
-    centres = np.zeros((classes, 60))
-    centres[:, :2] = 3 * np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    parts = []
-    for client in range(clients):
-        kind = rng.integers(classes, size=train + 100)
-        x = (centres[kind] + rng.normal(size=(len(kind), 60))).astype(np.float32)
-        parts.append((x, (kind + (client < others) * (1 + client % (classes - 1))) % classes))
-    return _divided("relabelled", parts, train, classes)
+    other = [(client < others) * (1 + client % (classes - 1)) for client in range(clients)]
+    return _renamed("relabelled", rng, other, classes, train, inputs=60, apart=3)
 
 
 def agreeing(seed: int, clients: int = 20, classes: int = 4, train: int = 12) -> Federation:
@@ -84,15 +77,23 @@ def agreeing(seed: int, clients: int = 20, classes: int = 4, train: int = 12) ->
     Two of the 30 inputs tell the classes apart; the rest is noise.
     """
     rng = np.random.default_rng(200 + seed)
+    other = [client % 2 * classes // 2 for client in range(clients)]
+    return _renamed("agreeing", rng, other, classes, train, inputs=30, apart=2.5)
+
+
+def _renamed(
+    name: str, rng: np.random.Generator, other: list[int], classes: int, train: int, inputs: int, apart: float
+) -> Federation:
+    """Classes on a circle in the first two inputs; each client's names for them are ``other`` places further."""
     angle = 2 * np.pi * np.arange(classes) / classes
-    centres = np.zeros((classes, 30))
-    centres[:, :2] = 2.5 * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    centres = np.zeros((classes, inputs))
+    centres[:, :2] = apart * np.stack([np.cos(angle), np.sin(angle)], axis=1)
     parts = []
-    for client in range(clients):
+    for further in other:
         kind = rng.integers(classes, size=train + 100)
-        x = (centres[kind] + rng.normal(size=(len(kind), 30))).astype(np.float32)
-        parts.append((x, (kind + client % 2 * classes // 2) % classes))
-    return _divided("agreeing", parts, train, classes)
+        x = (centres[kind] + rng.normal(size=(len(kind), inputs))).astype(np.float32)
+        parts.append((x, (kind + further) % classes))
+    return _divided(name, parts, train, classes)
 
 
 def few_classes(seed: int, clients: int = 20, classes: int = 8, each: int = 4, train: int = 12) -> Federation:

@@ -97,7 +97,6 @@ class FedPAC(Algorithm):
         return told | State(head=server.heads.map(lambda v: v[0]), mixed=server.centroids, variance=server.known[0])
 
     def local(self, cohort: Cohort, server: State, client: State) -> Update:
-        mixed, variance = statistics(self.told(cohort, server.body, server.centroids))
         # h_i <- SGD(f_i(., phi), sum_j a_ij h_j)
         start = client.head if self.heads == "own" else server.head
         head = cohort.sgd(start, given=server.body, opt=self.sgd, batch=self.batch, epochs=self.head_epochs)
@@ -107,6 +106,7 @@ class FedPAC(Algorithm):
         after = self.told(cohort, body, server.centroids)
         upload = State(body=body, centroids=after.means.to(server.centroids), counts=after.counts)
         if self.heads == "combined":
+            mixed, variance = statistics(self.told(cohort, server.body, server.centroids))
             upload |= State(head=head, mixed=mixed.to(server.centroids), variance=variance.to(server.centroids))
         return Update(upload, State(head=head), model=body | head)
 
