@@ -19,6 +19,7 @@ from manyheads.cli.output import Plain, Words, bold
 from manyheads.cli.progress import SECONDS_BETWEEN_LINES
 from manyheads.cli.stops import STOPPED, check
 from manyheads.core.plain import to_json
+from manyheads.core.words import plural
 from manyheads.engines.engine import Engine
 from manyheads.engines.ray_connection import LOCAL
 from manyheads.reproduce import EXPERIMENTS, Result, Scale
@@ -172,9 +173,9 @@ def _list(out: Path, as_json: bool) -> None:
         kind = EXPERIMENTS.find(name)
         for scale in kind.scales:
             result = Result.read(folder_of(out, name, scale))
-            missing = len(result.missing) if result else 0
-            some = f"{missing} part{'s' if missing > 1 else ''} missing"
-            status = "not run" if result is None else some if missing else "done"
+            missing = result.missing if result else ()
+            some = f"{plural(len(missing), 'part', 'parts')} missing" if missing else "done"
+            status = some if result else "not run"
             rows.append(
                 {
                     "experiment": name,
@@ -195,7 +196,7 @@ def _list(out: Path, as_json: bool) -> None:
         console.print(bold(name) + f"  {own[0]['title']}")
         table = Table(*[""] * 5, box=None, show_header=False, pad_edge=False)
         for row in own:
-            seeds = f", {row['seeds']} seed{'s' if row['seeds'] > 1 else ''}" if row["seeds"] else ""
+            seeds = f", {plural(row['seeds'], 'seed', 'seeds')}" if row["seeds"] else ""
             table.add_row("  ", row["scale"], _cost(row["minutes"]), row["status"] + seeds, row["verdict"] or "")
         console.print(table)
 

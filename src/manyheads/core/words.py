@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["counted", "printable", "quoted"]
+__all__ = ["counted", "plural", "printable", "quoted"]
 
 LONG = 40
 """largest number of characters of a name that are shown"""
@@ -39,3 +39,12 @@ def counted(value: float) -> str:
     ('2,200', '12', '1.2')
     """
     return f"{value:,.0f}" if abs(value) >= 10 else f"{value:.2g}"
+
+
+def plural(count: int, one: str, many: str) -> str:
+    """Return a count with the singular or plural noun.
+
+    >>> plural(1, "site gains", "sites gain")
+    '1 site gains'
+    """
+    return f"{count} {one if count == 1 else many}"

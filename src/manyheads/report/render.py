@@ -13,8 +13,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from manyheads.core.plain import plain
+from manyheads.core.words import plural
 from manyheads.report.names import display
-from manyheads.report.words import first_upper, plural
+from manyheads.report.words import first_upper
 
 __all__ = ["library", "rendered"]
 

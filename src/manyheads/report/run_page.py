@@ -7,13 +7,14 @@ from pathlib import Path
 
 from manyheads.core.errors import UserError
 from manyheads.core.files import write_text
+from manyheads.core.words import plural
 from manyheads.report.drawing import chart_name, for_page
 from manyheads.report.names import display, looks
 from manyheads.report.render import rendered
 from manyheads.report.run_charts import labels_of, metrics_of, monitors_of, run_charts, run_datasets
 from manyheads.report.runs import RunFacts, curve, progress, read_run, site_rows
 from manyheads.report.table import Cell, Table, flat
-from manyheads.report.words import NONE, explained, first_upper, megabytes, monitor_named, plural, seconds
+from manyheads.report.words import NONE, explained, first_upper, megabytes, monitor_named, seconds
 from manyheads.run.about import About
 
 __all__ = ["run_page", "write_run_report"]

@@ -10,9 +10,10 @@ from typing import Any
 from manyheads.core.checkpoint import rounds_on_disk
 from manyheads.core.errors import Damaged, UserError
 from manyheads.core.tasks import TASKS, Task
+from manyheads.core.words import plural
 from manyheads.report.drawing import SITES_DRAWN, some
 from manyheads.report.names import display
-from manyheads.report.words import Scale, monitor_named, plural
+from manyheads.report.words import Scale, monitor_named
 from manyheads.run.about import About
 from manyheads.run.config_file import RUN, RunConfig, read_run_config
 from manyheads.run.directory import RunDirectory

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from manyheads.core.words import counted
+from manyheads.core.words import counted, plural
 from manyheads.experiments.gains import MeanGain
 from manyheads.experiments.method_result import MethodResult
 from manyheads.experiments.results import ComparisonResult
 from manyheads.report.names import display, spoken
-from manyheads.report.words import Scale, first_upper, megabytes, plural
+from manyheads.report.words import Scale, first_upper, megabytes
 
 __all__ = ["judged", "summary", "verdicts"]
 

@@ -20,7 +20,6 @@ __all__ = [
     "first_upper",
     "megabytes",
     "monitor_named",
-    "plural",
     "seconds",
 ]
 
@@ -152,12 +151,3 @@ def megabytes(count: float | None) -> str:
 
 def seconds(value: float) -> str:
     return f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
-
-
-def plural(count: int, one: str, many: str) -> str:
-    """Return a count with the singular or plural noun.
-
-    >>> plural(1, "site gains", "sites gain")
-    '1 site gains'
-    """
-    return f"{count} {one if count == 1 else many}"

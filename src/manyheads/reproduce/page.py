@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from manyheads.core.words import plural
 from manyheads.reproduce.claims import MARKS, Claim, mean_and_interval
 from manyheads.reproduce.experiment import EXPERIMENTS, Cell, Experiment, Scale
 from manyheads.reproduce.records import Result, folder_of, shown
@@ -35,8 +36,7 @@ def _status(kind: type[Experiment], out: Path, scale: Scale) -> str:
     result = Result.read(folder_of(out, kind.name, scale))
     if result is None:
         return "not run"
-    missing = len(result.missing)
-    parts = f", {missing} part{'s' if missing > 1 else ''} not run" if missing else ""
+    parts = f", {plural(len(result.missing), 'part', 'parts')} not run" if result.missing else ""
     return f"{result.verdict} ({result.repetitions}{parts})"
 
 

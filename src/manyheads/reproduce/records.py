@@ -14,6 +14,7 @@ from manyheads.core.machine import machine_facts
 from manyheads.core.plain import to_json
 from manyheads.core.sealed import fingerprint_of
 from manyheads.core.settings import as_dict
+from manyheads.core.words import plural
 from manyheads.reproduce.claims import Check, Claim, Verdict, overall
 from manyheads.reproduce.experiment import Cell, Experiment, Facts, Measured, Scale
 
@@ -100,7 +101,7 @@ class Result:
     @property
     def repetitions(self) -> str:
         """The number of seeds, in words."""
-        return f"{len(self.seeds)} seed{'s' if len(self.seeds) != 1 else ''}"
+        return plural(len(self.seeds), "seed", "seeds")
 
     @property
     def minutes(self) -> float:
