@@ -1,6 +1,7 @@
 """One engine on one workload, in a process of its own: a timing for every line on its standard input.
 
-``python benchmarks/child.py ENGINE WORKLOAD``, where ENGINE is plain, ours (both also as plain-1, ours-1), api, peak or memory; the answer to a line is the seconds of one round (or one evaluation), and
+``python benchmarks/child.py ENGINE WORKLOAD``, where ENGINE is plain, ours (both also as plain-1, ours-1), api,
+compare-ROUNDS, peak or memory; the answer to a line is the seconds of one round (or one evaluation), and
 the seconds of processor time that this process spent on it.
 """
 
@@ -8,16 +9,22 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+from unittest import mock
 
 import torch
 from plain import Plain
 from workloads import WORKLOADS, Workload
 
-from manyheads import simulate
+from manyheads import Engine, compare, simulate
 from manyheads.core.round_end import RoundEnd
+from manyheads.engines.executor import InProcess
+from manyheads.engines.jobs import train_chunk
 
 API_ROUNDS = 5
+COMPARED = {"seeds": 1, "folds": 2, "rates": (0.03, 0.1), "baselines": ("majority",), "pooled": False}
+"""a small comparison"""
 
 
 def main(engine: str, name: str) -> None:
@@ -26,9 +33,10 @@ def main(engine: str, name: str) -> None:
     if kind == "ours":
         time_ours(workload, workers=int(count or 0))
         return
-    if count:
+    if count and kind == "plain":
         torch.set_num_threads(int(count))
     kinds = {"peak": time_peak, "memory": lambda: time_memory(workload), "api": lambda: time_api(workload)}
+    kinds["compare"] = lambda: time_compare(workload, int(count))
     rounds = kinds.get(kind, lambda: time_plain(workload))()
     spent = time.process_time()
     for _, seconds in zip(sys.stdin, rounds, strict=False):
@@ -77,6 +85,34 @@ def time_api(workload: Workload) -> Iterator[float]:
         start = time.perf_counter()
         simulate(workload.algorithm, model, federation, rounds=API_ROUNDS * workload.rounds)
         yield (time.perf_counter() - start) / (API_ROUNDS * workload.rounds)
+
+
+def time_compare(workload: Workload, rounds: int) -> Iterator[float]:
+    """A comparison of the method with training alone, and with nothing said about speed: its seconds, over the number of
+    the workload's rounds that have as many local steps as all that it trains."""
+    model, federation = workload.model(), workload.federation()
+    batch, steps = workload.algorithm.batch, 0
+
+    def steps_of(sizes: Any) -> int:
+        return int((-(-sizes // batch)).sum())
+
+    def counted(
+        self: Any, job: Callable[..., Any], common: Any, tasks: Sequence[Any], large: bool = False
+    ) -> Iterator[Any]:
+        nonlocal steps
+        for task in tasks:
+            if job is train_chunk:
+                steps += steps_of(self.held.federation.train.sizes[task.members.rows])
+            yield job(self.held, common, task)
+
+    settings = {"methods": [workload.algorithm], "rounds": rounds, "local_rounds": rounds, **COMPARED}
+    with mock.patch.object(InProcess, "map", counted):
+        compare(federation, model, engine=Engine(workers=1), **settings)
+    whole = steps / steps_of(federation.train.sizes)
+    while True:
+        start = time.perf_counter()
+        compare(federation, model, **settings)
+        yield (time.perf_counter() - start) / whole
 
 
 def time_peak(size: int = 2048) -> Iterator[float]:

@@ -1,7 +1,8 @@
 """What users get who say nothing about speed: ``python benchmarks/defaults.py [WORKLOAD ...] [--share-only | --no-share]``.
 
 First, a short run by ``mh.simulate(algorithm, model, federation, rounds=5)``, everything included, against as many rounds of
-the plain loop, which evaluates nothing; in turns, as in benchmarks/speed.py. The plain loop with torch's threads, which wait
+the plain loop, which evaluates nothing; in turns, as in benchmarks/speed.py. So too, for some, a small comparison by
+``mh.compare`` against as many local steps of the plain loop. The plain loop with torch's threads, which wait
 for each other where other processes take the cores, is timed once, or given up, if it is much slower than with one thread. Second, which
 part of the processor time of a run on 100 clients are its evaluations. Writes benchmarks/results/defaults.json.
 """
@@ -31,13 +32,18 @@ RESULT = HERE / "results" / "defaults.json"
 ENGINES = ("plain", "plain-1", "api")
 FELT = ("mlp-fedavg", "class-fedavg", "cnn-fedavg", "lenet-fedavg", "resnet-fedavg", "lstm-fedavg")
 """workloads that are run by default"""
+COMPARED = {"mlp-fedavg": 20, "cnn-fedavg": 2, "lenet-fedavg": 20, "resnet-fedavg": 5, "lstm-fedavg": 5}
+"""rounds of the comparison, where there is one: a few seconds of the plain loop at least"""
 CADENCES = {"every round": Evaluate(every=1), "by default": Evaluate()}
 
 
 def measure(name: str, repeats: int) -> dict[str, Any]:
-    """Seconds a round of the plain loop, with torch's threads and with one, and of a run with defaults, in turns."""
-    children = {engine: Child(sys.executable, str(HERE / "child.py"), engine, name) for engine in ENGINES}
-    seconds: dict[str, list[float]] = {engine: [] for engine in ENGINES}
+    """Seconds a round of the plain loop, with torch's threads and with one, of a run and of a comparison with defaults."""
+    engines = {engine: engine for engine in ENGINES}
+    if name in COMPARED:
+        engines["compare"] = f"compare-{COMPARED[name]}"
+    children = {engine: Child(sys.executable, str(HERE / "child.py"), way, name) for engine, way in engines.items()}
+    seconds: dict[str, list[float]] = {engine: [] for engine in children}
     seconds["plain"] += settled(children, WORKLOADS[name].rounds)
     for _ in range(repeats):
         for engine, child in children.items():
@@ -85,7 +91,8 @@ def main() -> None:
     found = json.loads(RESULT.read_text()) if RESULT.exists() else {"rows": [], "shares": {}}
     for name in [] if options.share_only else options.workloads:
         row = measure(name, options.repeats)
-        print(name, "times as fast as the plain loop:", *(f"{ratio:.2f}" for ratio in ratios(row, "api")), flush=True)
+        for engine in row["seconds"].keys() - {"plain", "plain-1"}:
+            print(f"{name}, {engine}: times as fast", *(f"{ratio:.2f}" for ratio in ratios(row, engine)), flush=True)
         rows = {each["name"]: each for each in found["rows"]} | {name: row}
         found["rows"] = [rows[each] for each in WORKLOADS if each in rows]
         write(found)

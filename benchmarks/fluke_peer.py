@@ -14,19 +14,12 @@ import os
 import sys
 import time
 from copy import deepcopy
-from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
 from typing import Any
-from unittest import mock
 
-UNUSED = {
-    "torchvision": ("", ".datasets", ".datasets.utils", ".models", ".transforms"),
-    "clearml": ("",),
-}
-for package, modules in UNUSED.items():
-    if find_spec(package) is None:
-        for name in (package + module for module in modules):
-            sys.modules[name] = mock.MagicMock(__spec__=ModuleSpec(name, None))
+from absent import stand_in
+
+stand_in("torchvision", "datasets", "datasets.utils", "models", "transforms")
+stand_in("clearml")
 
 import torch
 from fluke import DDict, FlukeENV

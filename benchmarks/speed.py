@@ -29,10 +29,10 @@ RESULT = HERE / "results" / "speed.json"
 ENGINES = ("plain", "plain-1", "ours", "ours-1", "peak", "memory")
 """plain: torch's default threads; plain-1: one thread; ours: a worker for each core; peak: a matrix product, all cores;
 memory: an addition of arrays as large as the model"""
-PEERS = {"flower": "flower.py", "pfl": "pfl_research.py", "fluke": "fluke_peer.py"}
+PEERS = {"flower": "flower.py", "pfl": "pfl_research.py", "fluke": "fluke_peer.py", "pfllib": "pfllib_peer.py"}
 NEEDED = {"flower": ("flwr", "ray"), "pfl": ("pfl",), "fluke": ("fluke",)}
-"""what must be installed for a peer to be timed"""
-THREADED = {"fluke"}
+"""what must be installed for a peer to be timed; PFLlib cannot be, its checkout is given"""
+THREADED = {"fluke", "pfllib"}
 """peers of one process, which are timed with torch's threads and with one, as the plain loop is"""
 SAME = 1e-9
 """largest difference of two results on the same batches in double precision, relative to the largest weight"""
@@ -87,14 +87,14 @@ def settled(children: dict[str, Child], rounds: int, engine: str = "plain") -> l
     return several[:1]
 
 
-def measure(workload: Workload, repeats: int, pythons: dict[str, str]) -> dict[str, Any]:
-    """Timings of all engines in turns. ``pythons`` are the interpreters of the peers that are installed."""
+def measure(workload: Workload, repeats: int, peers: dict[str, list[str]]) -> dict[str, Any]:
+    """Timings of all engines in turns. ``peers`` are the commands of the other libraries that are there."""
     here, name = str(HERE / "child.py"), workload.name
     children = {engine: Child(sys.executable, here, engine, name) for engine in ENGINES}
-    present = {peer: python for peer, python in pythons.items() if peer in workload.peers}
-    children |= {peer: Child(python, str(HERE / PEERS[peer]), name) for peer, python in present.items()}
+    present = {peer: command for peer, command in peers.items() if peer in workload.peers}
+    children |= {peer: Child(*command, name) for peer, command in present.items()}
     for peer in THREADED & set(present):
-        children[f"{peer}-1"] = Child(present[peer], str(HERE / PEERS[peer]), name, "1")
+        children[f"{peer}-1"] = Child(*present[peer], name, "1")
     seconds: dict[str, list[float]] = {engine: [] for engine in children}
     processor: dict[str, list[float]] = {"plain-1": [], "ours-1": []}
     seconds["plain"] += settled(children, workload.rounds)
@@ -198,16 +198,20 @@ def main() -> None:
     parser.add_argument("workloads", nargs="*", type=known, default=list(WORKLOADS))
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--out", type=Path, default=RESULT)
-    for peer in PEERS:
+    for peer in NEEDED:
         here = sys.executable if all(map(find_spec, NEEDED[peer])) else ""
         parser.add_argument(
             f"--{peer}-python",
             default=here,
             help=f"interpreter of an environment that has {' and '.join(NEEDED[peer])}; this one, if it does",
         )
+    parser.add_argument("--pfllib", default="", help="a checkout of PFLlib, which is run by this interpreter")
     options = parser.parse_args()
     torch.set_num_threads(1)  # of the checks in this process
-    pythons = {peer: python for peer in PEERS if (python := getattr(options, f"{peer}_python"))}
+    pythons = {peer: python for peer in NEEDED if (python := getattr(options, f"{peer}_python"))}
+    peers = {peer: [python, str(HERE / PEERS[peer])] for peer, python in pythons.items()}
+    if options.pfllib:
+        peers["pfllib"] = [sys.executable, str(HERE / PEERS["pfllib"]), options.pfllib]
     before = json.loads(options.out.read_text())["rows"] if options.out.exists() else []
     rows = {row["name"]: row for row in before}  # of workloads that are not timed now
     for name in options.workloads:
@@ -215,7 +219,7 @@ def main() -> None:
         apart = difference(in_double(workload))
         if apart > SAME:
             raise SystemExit(f"{name}: the engines do not do the same work: results differ by {apart:.1e}")
-        row = measure(workload, options.repeats, pythons)
+        row = measure(workload, options.repeats, peers)
         row |= {"difference": apart, "difference_single_precision": difference(workload)}
         print(line(row), flush=True)
         rows[name] = row

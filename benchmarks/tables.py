@@ -58,11 +58,20 @@ def defaults(result: dict[str, Any]) -> str:
             row["words"],
             *(middle_of(row["seconds"][engine]) for engine in ("plain", "plain-1", "api")),
             f"**{spread(ratios(row, 'api'))}**",
+            f"**{spread(ratios(row, 'compare'))}**" if "compare" in row["seconds"] else "",
             f"{row['load']:.1f}",
         ]
         for row in result["rows"]
     ]
-    head = ["a round of a short run of", "plain, s", "plain, 1 thread, s", "`mh.simulate`, s", "times as fast", "load"]
+    head = [
+        "a round of a short run of",
+        "plain, s",
+        "plain, 1 thread, s",
+        "`mh.simulate`, s",
+        "times as fast",
+        "`mh.compare`, times as fast",
+        "load",
+    ]
     return table(head, rows)
 
 

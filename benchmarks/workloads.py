@@ -24,7 +24,7 @@ __all__ = ["WORKLOADS", "Workload", "classified", "known", "mlp_of"]
 
 NEVER = 10**9
 SGD_PLAIN = SGD(lr=0.01, momentum=0.0)
-ALL = ("flower", "pfl", "fluke")
+ALL = ("flower", "pfl", "fluke", "pfllib")
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ WORKLOADS = {
             named("femnist-mlp", (784,)),
             femnist,
             7,
-            peers=("fluke",),
+            peers=("fluke", "pfllib"),
         ),
         Workload(
             "class-fedavg",

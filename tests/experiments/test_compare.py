@@ -31,11 +31,10 @@ FEW = {"folds": 2, "baselines": ["majority", "linear"], "pooled": False, "local_
 """settings of comparisons that shall be quick"""
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_a_planted_federation_is_seen_through(seed):
+def test_a_planted_federation_is_seen_through():
     """Ten sites share a representation, two are unlike the rest, one has plenty of data."""
     found = compare(
-        planted(seed), model(seed), methods=["fedavg", "fedrep"], rounds=150, seeds=3, rates=[0.1], batch=20,
+        planted(0), model(0), methods=["fedavg", "fedrep"], rounds=150, seeds=3, rates=[0.1], batch=20,
         metric="accuracy", baselines=["majority", "linear"], pooled=False, engine=TWO,
     )  # fmt: skip
     assert found.folds == 1  # they come with a test part
@@ -58,8 +57,8 @@ def test_folds_test_every_sample_and_make_intervals_smaller():
     federation = planted(0, few=50, plenty=200, test=0)
     many, one = (
         compare(
-            federation, model(0), methods=["fedrep"], rounds=20, seeds=1, rates=[0.1], batch=20, metric="accuracy",
-            folds=folds, baselines=["majority", "linear"], pooled=False, engine=TWO, local_rounds=20,
+            federation, model(0), methods=["fedrep"], rounds=10, seeds=1, rates=[0.1], batch=20, metric="accuracy",
+            folds=folds, baselines=["majority", "linear"], pooled=False, engine=TWO, local_rounds=10,
         )
         for folds in (5, 1)
     )  # fmt: skip
@@ -69,7 +68,7 @@ def test_folds_test_every_sample_and_make_intervals_smaller():
     assert width[0] < 0.7 * width[1]
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, 1])
 def test_where_labels_are_noise_no_method_is_recommended(seed):
     found = compare(
         noise(seed),
@@ -108,8 +107,8 @@ def test_poisoned_test_labels_change_no_choice():
     poisoned = replace(clean, test=replace(clean.test, y=poison))
     a, b = (
         compare(
-            f, model(0), methods=["fedavg", "fedrep"], rounds=20, seeds=2, rates=[0.03, 0.1], batch=20, engine=TWO,
-            baselines=["majority", "linear"], pooled=False, local_rounds=20,
+            f, model(0), methods=["fedavg", "fedrep"], rounds=20, seeds=1, rates=[0.03, 0.1], batch=20, engine=TWO,
+            baselines=["majority", "linear"], pooled=False, local_rounds=10,
         )
         for f in (clean, poisoned)
     )  # fmt: skip
@@ -332,7 +331,7 @@ def test_all_leaves_out_what_does_not_fit():
 
 
 COMMAND = [sys.executable, "-m", "manyheads", "compare", "digits", "--partition", "classes:3", "--clients", "8"]
-COMMAND += ["--methods", "fedavg,fedrep", "--rounds", "30", "--seeds", "2", "--rates", "0.05,0.1", "--workers", "2"]
+COMMAND += ["--methods", "fedavg,fedrep", "--rounds", "10", "--seeds", "2", "--rates", "0.05,0.1", "--workers", "2"]
 COMMAND += ["--folds", "2", "--baselines", "majority,linear", "--pooled", "false", "--local-rounds", "10"]
 
 

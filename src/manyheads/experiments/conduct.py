@@ -13,6 +13,7 @@ from manyheads.core.machine import this_machine
 from manyheads.core.sealed import read_json
 from manyheads.core.settings import as_dict
 from manyheads.core.tasks import TASKS, task_named
+from manyheads.engines.workbench import tried_on
 from manyheads.experiments.alone import AloneTask, unfit_baselines
 from manyheads.experiments.choices import Tuned
 from manyheads.experiments.describe import FederationFacts
@@ -118,9 +119,10 @@ def fitting(plan: Plan, study: Study) -> tuple[dict[str, Method], dict[str, str]
     Only methods implied by ``all`` are left out; one that was named is refused.
     """
     fold, methods, unfit = plan.folds[0], dict(plan.methods), {}
+    model = tried_on(fold.final_model(study.seed), fold.final)
     for name, method in plan.methods.items():
         try:
-            check(method.algorithm, fold.final_model(study.seed), fold.final, study.training)
+            check(method.algorithm, model, fold.final, study.training)
         except UserError as error:
             if method.asked:
                 raise

@@ -23,7 +23,7 @@ from manyheads.experiments.results import ALONE, POOLED, ComparisonResult
 from manyheads.experiments.study import Study
 from manyheads.experiments.told import Told, ValidationTold, tell, tell_validation
 from manyheads.experiments.trials import Trial
-from manyheads.experiments.work import Crew, Do, Finals, Progress, Say, at_work
+from manyheads.experiments.work import Crew, Do, Finals, Progress, Say, Work, at_work
 from manyheads.metrics import Predictions
 
 __all__ = ["Simulated", "simulating", "validation_told"]
@@ -74,10 +74,21 @@ class Simulated:
         if best:
             shown[best] = [own[best][0] for own in each]
         return Details(
-            cross=self._cross(best) if len(sites) <= CROSS_SITES else None,
+            cross=self._cross(best) if self._crossed else None,
             quality=qualities(federation, shown),
             survival=survival_curves(federation, shown.get(best or "", ())),
         )
+
+    @property
+    def _crossed(self) -> bool:
+        """Whether it is shown whose model works at whose site."""
+        return len(self.found.sites) <= CROSS_SITES
+
+    def to_predict(self) -> list[Work]:
+        """What has to be predicted before :meth:`details`: by the models of training alone, for all sites."""
+        chosen = self.found.alone_chosen if self._crossed else ()
+        runs = [self.finals[LOCAL][fold][0] for fold, names in enumerate(chosen) if LOCAL in names]
+        return [Work(trial, predict=True, everywhere=True) for trial in runs]
 
     @cached_property
     def _predictions(self) -> dict[str, list[OutOfFold]]:
@@ -124,7 +135,7 @@ class Simulated:
         study, models = self.study, []
         for fold, chosen in enumerate(self.found.alone_chosen):
             everywhere = {
-                name: study.run(self.finals[LOCAL][fold][0]).everywhere(study.folds[fold].final)
+                name: study.outputs(self.finals[LOCAL][fold][0], everywhere=True)
                 if name == LOCAL
                 else alone_outputs(study, AloneTask(name, fold)).cross
                 for name in set(chosen)
@@ -150,7 +161,9 @@ class _Here:
         return Simulated(self.study, found, finals).told()
 
     def details(self, found: Found, finals: Finals, best: str | None) -> Details:
-        return Simulated(self.study, found, finals).details(best)
+        simulated = Simulated(self.study, found, finals)
+        self.do(simulated.to_predict())
+        return simulated.details(best)
 
     def facts(self) -> FederationFacts:
         return federation_facts(self.plan.federation, self.plan.training.seed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,14 @@ from manyheads.core.files import content
 from manyheads.core.optim import FineTune
 from manyheads.core.sealed import read_json, write_json
 from manyheads.data import Federation
+from manyheads.engines.workbench import tried_on
 from manyheads.experiments.candidates import Candidate
 from manyheads.experiments.curves import Curve, between, curve_of
 from manyheads.experiments.folds import Fold
 from manyheads.experiments.methods import Method
 from manyheads.experiments.trials import Stage, Trial
 from manyheads.metrics import Metric
-from manyheads.models import Model
+from manyheads.models import Model, TriedModel
 from manyheads.run import Evaluate, Run, Training, load, run_training
 from manyheads.run.config_file import RUN, RunConfig, read_run_config
 from manyheads.run.directory import RunDirectory
@@ -56,6 +57,7 @@ class Study:
     """algorithms whose models are fine-tuned whenever they are evaluated"""
     classes: Sequence[type[Any]] = ()
     """classes of the user, which worker processes must register"""
+    _tried: dict[Any, TriedModel] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def trial(
         self,
@@ -91,6 +93,13 @@ class Study:
         fold = self.folds[trial.fold]
         return (fold.tuning_model if trial.stage == "tuning" else fold.final_model)(trial.seed)
 
+    def tried(self, trial: Trial) -> TriedModel:
+        """The model after its trial, of which one in a process is enough for all runs that begin alike."""
+        key = trial.pooled, trial.fold, trial.stage, trial.seed
+        if key not in self._tried:
+            self._tried[key] = tried_on(self.model(trial), self.federation(trial))
+        return self._tried[key]
+
     def path(self, trial: Trial) -> Path:
         return self.out / "runs" / trial.folder
 
@@ -107,7 +116,9 @@ class Study:
             if self.diverged(trial):
                 return read_run_config(path).require_same(trial.config)
             things = trial.algorithm, self.model(trial), self.federation(trial), trial.training, self.config, path
-            run_training(*things, resume=True, say=said.append, enough=lambda history: len(history) >= until)
+            run_training(
+                *things, resume=True, say=said.append, enough=lambda history: len(history) >= until, tried=self.tried(trial)
+            )  # fmt: skip
             return None
 
         try:
@@ -147,29 +158,35 @@ class Study:
         file = self.path(trial) / DIVERGED
         return file.exists() and (read_json(file).get("round", 0) <= until if until is not None else True)
 
-    def judge(self, trial: Trial) -> list[str]:
-        """Predict all test samples with the final models, and save the outputs; returns messages to show."""
-        place, said = self._outputs_path(trial), []
+    def judge(self, trial: Trial, everywhere: bool = False) -> list[str]:
+        """Predict all test samples with the final models, and save the outputs; returns messages to show.
+
+        A client's samples are predicted with its own model, or ``everywhere`` those of all clients with every model.
+        """
+        place, said = self._outputs_path(trial, everywhere), []
         if place.exists():
             try:
-                self.outputs(trial)
+                self.outputs(trial, everywhere)
                 return []
             except Damaged as error:
                 said.append(f"{error}; the models are tried again")
-        outputs = self.run(trial).predictions(self.federation(trial), "test", trial.finetuned).outputs
+        run, federation = self.run(trial), self.federation(trial)
+        outputs = (
+            run.everywhere(federation) if everywhere else run.predictions(federation, "test", trial.finetuned).outputs
+        )
         write_tensors(place, {"outputs": torch.from_numpy(outputs)}, self._origin(trial))
         return said
 
-    def outputs(self, trial: Trial) -> np.ndarray:
+    def outputs(self, trial: Trial, everywhere: bool = False) -> np.ndarray:
         """Return the outputs for every test sample, as saved by :meth:`judge`."""
-        return read_tensors(self._outputs_path(trial), self._origin(trial))["outputs"].numpy()
+        return read_tensors(self._outputs_path(trial, everywhere), self._origin(trial))["outputs"].numpy()
 
     def run(self, trial: Trial) -> Run:
         """Return the finished run of a trial."""
-        return load(self.path(trial), self.model(trial), algorithm=trial.algorithm)
+        return replace(load(self.path(trial), self.model(trial), algorithm=trial.algorithm), _tried=self.tried(trial))
 
-    def _outputs_path(self, trial: Trial) -> Path:
-        return self.path(trial) / f"outputs-{trial.models}.safetensors"
+    def _outputs_path(self, trial: Trial, everywhere: bool) -> Path:
+        return self.path(trial) / f"outputs-{'everywhere' if everywhere else trial.models}.safetensors"
 
     def _origin(self, trial: Trial) -> dict[str, str]:
         """Return the metadata that identifies outputs: the run's settings, its rounds and the models."""

@@ -32,6 +32,8 @@ class Work(NamedTuple):
     until: int = 0
     """the round after which training ends for now"""
     predict: bool = False
+    everywhere: bool = False
+    """predict with every client's model for all clients, not only for its own"""
     alone: AloneTask | None = None
 
 
@@ -96,13 +98,13 @@ def _identity(study: Study, task: Work) -> Any:
     """What makes tasks the same: trials of one run, unless its models are then scored in two ways."""
     if task.trial is None:
         return task.alone
-    return study.path(task.trial), task.predict and task.trial.models
+    return study.path(task.trial), task.predict and (task.trial.models, task.everywhere)
 
 
 def _done(study: Study, common: None, task: Work) -> list[str]:
     if task.trial is None:
         return fit_alone(study, task.alone) if task.alone else []
-    return study.judge(task.trial) if task.predict else study.train(task.trial, task.until)
+    return study.judge(task.trial, task.everywhere) if task.predict else study.train(task.trial, task.until)
 
 
 def _with_registered(study: Study) -> Study:

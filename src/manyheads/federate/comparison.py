@@ -145,7 +145,9 @@ class _Sites:
             for path, each in wanted.items():
                 model, federation = self.trials.model(each), self.trials.federation(each)
                 things = each.algorithm, model, federation, each.training, self.trials.config, path
-                loop = stack.enter_context(begun(*things, resume=True, say=self.link.say, kept=AT_SITES))
+                loop = stack.enter_context(
+                    begun(*things, resume=True, say=self.link.say, kept=AT_SITES, tried=self.trials.tried(each))
+                )
                 asking = loop.run(lambda end: None, partial(_reached, until[path]))
                 sent = self._sent(each)
                 steps.append(InStep(sent, federation, asking, self._foreseen(each, loop, until[path])))
@@ -173,7 +175,7 @@ class _Sites:
         if loop.server.flat or wanted.training.participation < 1 or wanted.training.cohort:
             return ()
         things = wanted.algorithm, self.trials.model(wanted), loop.federation, wanted.training, self.trials.config, None
-        with begun(*things, kept=AT_SITES) as rehearsal:
+        with begun(*things, kept=AT_SITES, tried=self.trials.tried(wanted)) as rehearsal:
             return foreseen(rehearsal.run(lambda end: None, partial(_reached, until)), loop.done)
 
     def _sent(self, wanted: Wanted) -> Trial:

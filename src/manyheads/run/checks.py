@@ -11,9 +11,9 @@ from manyheads.data import Federation
 from manyheads.engines.engine import Engine
 from manyheads.engines.memory import check_memory
 from manyheads.engines.starting import hindrance
-from manyheads.engines.workbench import model_of, tried_on
+from manyheads.engines.workbench import model_of
 from manyheads.metrics import Metric, metrics_for
-from manyheads.models import Model, TriedModel
+from manyheads.models import TriedModel
 from manyheads.monitors import Monitors
 from manyheads.run.loop import sample_cohort
 from manyheads.run.training import Training
@@ -21,10 +21,9 @@ from manyheads.run.training import Training
 __all__ = ["check"]
 
 
-def check(algorithm: Algorithm, given: Model, federation: Federation, training: Training) -> TriedModel:
-    """The model after its trial; an error if the run cannot work with these settings."""
+def check(algorithm: Algorithm, model: TriedModel, federation: Federation, training: Training) -> None:
+    """An error if the run cannot work with these settings."""
     training.engine.check()
-    model = tried_on(given, federation)
     if training.engine.mode == "stacked" and (model.random or not model.stackable):
         why = model.unstackable or "draws random numbers (dropout)"
         raise UserError(
@@ -75,7 +74,6 @@ def check(algorithm: Algorithm, given: Model, federation: Federation, training: 
         raise UserError(
             "the federation has no new clients", where="evaluate.who", fix="keep some aside: --new-clients 0.2"
         )
-    return model
 
 
 def _check_adaptation(algorithm: Algorithm, model: TriedModel, federation: Federation, training: Training) -> None:

@@ -22,8 +22,8 @@ from manyheads.data import Federation
 from manyheads.engines.class_weights import Weighing
 from manyheads.engines.engine import Engine
 from manyheads.engines.executor import answered
-from manyheads.engines.workbench import Keep, Workbench, at_work
-from manyheads.models import Model
+from manyheads.engines.workbench import Keep, Workbench, at_work, tried_on
+from manyheads.models import Model, TriedModel
 from manyheads.run.about import About
 from manyheads.run.checks import check
 from manyheads.run.config import GivenModel, model_from
@@ -103,12 +103,14 @@ def run_training(
     on_round: OnRound | None = None,
     say: Say = lambda _: None,
     enough: Enough = lambda _: False,
+    tried: TriedModel | None = None,
 ) -> Run:
     """Run or resume with everything built. ``made`` holds the settings that data and model were made with.
 
-    Training ends before its last round if ``enough`` says so of its history.
+    Training ends before its last round if ``enough`` says so of its history. The model is tried first, unless it comes
+    ``tried`` on this federation.
     """
-    with begun(algorithm, model, federation, training, made, out, resume, say) as loop:
+    with begun(algorithm, model, federation, training, made, out, resume, say, tried=tried) as loop:
         keep = Keep(local=training.evaluate.model == "local", each=algorithm.reads_each or bool(training.monitor))
         engine = training.engine
         settings = (engine.mode, engine.resolved_device(), keep, training.class_weights, loop.store.file)
@@ -128,12 +130,14 @@ def begun(
     resume: bool = False,
     say: Say = lambda _: None,
     kept: State | None = None,
+    tried: TriedModel | None = None,
 ) -> Iterator[Loop]:
     """The loop of a run, new or resumed, its folder locked as long as the block lasts.
 
     ``kept`` is what the folder keeps of each client, before its first round, if that is not its personal state.
     """
-    tried = check(algorithm, model, federation, training)
+    tried = tried or tried_on(model, federation)
+    check(algorithm, tried, federation, training)
     config = RunConfig.of(algorithm, federation, training, made)
     temporary = TemporaryDirectory(prefix="manyheads-") if out is None else None
     path = Path(temporary.name if temporary else str(out))
