@@ -240,11 +240,19 @@ def cluster(result: dict[str, Any]) -> str:
 
 def racing(result: dict[str, Any]) -> str:
     rows = [
-        [words, f"{row['tuning_rounds']:,}", f"{row['seconds']:.0f}", f"{row['processor']:.0f}", f"{row['load']:.1f}"]
+        [
+            words,
+            f"{row['tuning_rounds']:,}",
+            f"{row['seconds']:.0f}",
+            f"{row['processor']:.0f}",
+            f"{100 * statistics.mean(row['scores'].values()):.1f}",
+            f"{row['load']:.1f}",
+        ]
         for words, row in result["rows"].items()
     ]
-    same = ["the same step size", f"in {result['same']} of {result['choices']} choices", "", "", ""]
-    return table(["step sizes", "rounds of tuning", "s in all", "processor s", "load"], [*rows, same])
+    same = ["the same step size", f"in {result['same']} of {result['choices']} choices", "", "", "", ""]
+    head = ["step sizes", "rounds of tuning", "s in all", "processor s", "mean AUC of the methods", "load"]
+    return table(head, [*rows, same])
 
 
 SIZES = ("parameters", "operations", "work")
