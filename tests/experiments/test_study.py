@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from manyheads import METRICS, Metric, load
+from manyheads import METRICS, Engine, Metric, load
 from manyheads.core.errors import Diverged, UserError
 from manyheads.data import Classes, Digits, federate
+from manyheads.engines.workbench import tried_on
 from manyheads.experiments import ComparisonResult, compare
 from manyheads.experiments.methods import methods_of
 from manyheads.experiments.verdicts import Evidence, recommend
@@ -38,6 +40,12 @@ def whole(tmp_path_factory):
     return out, compared(out)
 
 
+def damage(path):
+    raw = bytearray(path.read_bytes())
+    raw[-30] ^= 1
+    path.write_bytes(raw)
+
+
 @pytest.mark.parametrize(
     ("file", "said"),
     [
@@ -50,20 +58,38 @@ def whole(tmp_path_factory):
 def test_damage_is_said_and_done_again(whole, tmp_path, file, said):
     out = shutil.copytree(whole[0], tmp_path / "out")
     (path,) = out.glob(f"runs/fold1-fedavg-lr0.1-r2-s0-*/{file}")
-    raw = bytearray(path.read_bytes())
-    raw[-30] ^= 1
-    path.write_bytes(raw)
+    damage(path)
     with pytest.warns(UserWarning, match=said):
         found = compared(out, resume=True)
     assert numbers(found) == numbers(whole[1])
 
 
+def test_whose_model_works_where_is_predicted_again_if_it_is_damaged(tmp_path):
+    """With the majority as the only other, sites take the networks that they train alone."""
+    found = compared(tmp_path / "out", baselines=["majority"])
+    for path in (tmp_path / "out").glob("runs/*-local-*/outputs-everywhere.safetensors"):
+        damage(path)
+    with pytest.warns(UserWarning, match="the models are tried again"):
+        assert compared(tmp_path / "out", baselines=["majority"], resume=True).cross == found.cross
+
+
+def test_runs_that_begin_alike_share_the_trial_of_their_model(tmp_path, monkeypatch):
+    tried = []
+
+    def counted(model, federation):
+        tried.append(federation)
+        return tried_on(model, federation)
+
+    monkeypatch.setattr("manyheads.experiments.study.tried_on", counted)
+    monkeypatch.setattr(sys.modules["manyheads.run.simulate"], "tried_on", None)
+    compared(tmp_path / "a", seeds=2, engine=Engine(workers=1))
+    runs = list((tmp_path / "a" / "runs").iterdir())
+    assert len(runs) == 2 * len(tried)  # one for fedavg and one for local, each with the same folds, stages and seeds
+
+
 def test_damaged_predictions_of_other_models_are_made_again(whole, tmp_path):
     out = shutil.copytree(whole[0], tmp_path / "out")
-    path = out / "alone" / "fold0-linear.safetensors"
-    raw = bytearray(path.read_bytes())
-    raw[-3] ^= 1
-    path.write_bytes(raw)
+    damage(out / "alone" / "fold0-linear.safetensors")
     with pytest.warns(UserWarning, match="the models are fitted again"):
         assert numbers(compared(out, resume=True)) == numbers(whole[1])
 
