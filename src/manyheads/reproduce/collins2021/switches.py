@@ -21,6 +21,10 @@ from manyheads.run.config import Config
 __all__ = ["SWITCHES", "Switch", "Switches"]
 
 
+SAMPLES = 500
+"""training images of a client in this column"""
+
+
 class Switch(NamedTuple):
     """A change of one thing, and the row of Table 1 that it is tried on."""
 
@@ -34,6 +38,13 @@ def _algorithm(**values: Any) -> Callable[[Config], Config]:
 
 def _without_decay(config: Config) -> Config:
     return _algorithm(sgd=config.algorithm["sgd"] | {"weight_decay": 0.0})(config)
+
+
+def _as_many_local_steps(config: Config) -> Config:
+    """L2GD for so long that a client makes the local steps of FedAvg: an epoch in every round in which it takes part."""
+    wanted = config.participation * COLUMNS[FIRST].rounds * (SAMPLES / config.algorithm["batch"])
+    made = COLUMNS[FIRST].rounds / config.algorithm["p"]  # L2GD's rounds are as many as 100 communications need
+    return replace(config, rounds=round(config.rounds * wanted / made))
 
 
 SWITCHES: dict[str, Switch] = {
@@ -52,6 +63,7 @@ SWITCHES: dict[str, Switch] = {
     "SCAFFOLD's server step 1": Switch("SCAFFOLD", _algorithm(server_lr=1.0)),
     "SCAFFOLD's local momentum 0.5": Switch("SCAFFOLD", _algorithm(momentum=0.5)),
     "both for SCAFFOLD": Switch("SCAFFOLD", _algorithm(server_lr=1.0, momentum=0.5)),
+    "L2GD with as many local steps as FedAvg": Switch("L2GD", _as_many_local_steps),
     "Per-FedAvg with the Hessian": Switch("PerFedAvg", _algorithm(variant="exact")),
 }
 """by what is changed"""
