@@ -98,6 +98,17 @@ def test_a_file_that_was_cut_short_is_an_error(path):
         store.read([3])
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are counted in /proc")
+def test_a_store_that_nobody_holds_any_more_has_closed_its_file(path):
+    def opened():
+        return [fd for fd in Path("/proc/self/fd").iterdir() if fd.is_symlink() and fd.readlink() == path]
+
+    store = PersonalStore(path, initial(), CLIENTS)
+    assert len(opened()) == 1
+    del store
+    assert opened() == []
+
+
 def test_what_was_read_is_a_copy(path):
     store = PersonalStore(path, initial(), CLIENTS)
     store.read([0]).head["weight"].fill_(9)

@@ -101,6 +101,8 @@ class Layout:
 class StateFile:
     """Records of a population's states, in three slots each; there is no file if a state has no bytes."""
 
+    _file = -1
+
     def __init__(self, path: Path, initial: State, clients: int, *, read_only: bool = False) -> None:
         self.path, self.layout, self.clients = path, Layout(initial), clients
         layout = hashlib.sha256(repr(self.layout.fields).encode()).hexdigest()
@@ -109,7 +111,6 @@ class StateFile:
         header = json.dumps({"__metadata__": {"layout": layout}, "records": records}).encode()
         header += b" " * (-len(header) % 8)
         self._head = len(header).to_bytes(8, "little") + header
-        self._file = -1
         if self.layout.nbytes:
             self._open(self._head, len(self._head) + size, read_only)
 
@@ -153,6 +154,9 @@ class StateFile:
             if self._file < 0:  # sent to a process that was not forked
                 self._file = os.open(self.path, os.O_RDWR)
             fcntl.lockf(self._file, fcntl.LOCK_SH)
+
+    def __del__(self) -> None:
+        self.close()  # with the result of its run, which may be one of thousands in a process
 
     def close(self) -> None:
         if self._file >= 0:
