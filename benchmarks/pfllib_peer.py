@@ -79,14 +79,12 @@ def server_of(checkout: str, name: str, answers: Any) -> Any:
     sys.path.insert(0, str(Path(checkout) / "system"))
     loop = Plain(WORKLOADS[name])
     a, average = loop.a, isinstance(loop.a, FedAvg)
-    server, base, client = ("servers.serveravg", "servers.serverbase", "clients.clientbase")
-    module = import_module(f"flcore.{server if average else 'servers.serverrep'}")
+    module = import_module(f"flcore.servers.{'serveravg' if average else 'serverrep'}")
+    base, client = (import_module(f"flcore.{name}") for name in ("servers.serverbase", "clients.clientbase"))
     data = [list(zip(*d.tensors, strict=True)) for d in loop.train]
     for reader in (base, client):
-        vars(import_module(f"flcore.{reader}"))["read_client_data"] = lambda dataset, i, *rest, **named: data[i]
-    vars(import_module(f"flcore.{client}"))["DataLoader"] = lambda samples, batch, **named: DataLoader(
-        samples, batch, shuffle=True
-    )
+        vars(reader)["read_client_data"] = lambda dataset, i, *rest, **named: data[i]
+    vars(client)["DataLoader"] = lambda samples, batch, **named: DataLoader(samples, batch, shuffle=True)
     *body, head = loop.net.children()
     settings = Settings(
         algorithm=type(a).__name__,
