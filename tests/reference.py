@@ -119,7 +119,7 @@ class Plain:
             x, y = self.data(i)
             return self.cross_entropy(torch.func.functional_call(self.module, parts, (x[rows],)), y[rows], i)
 
-        matrix = torch.autograd.functional.hessian(loss, torch.cat([w[k].flatten() for k in names]))
+        matrix = torch.autograd.functional.hessian(loss, torch.cat([w[k].flatten() for k in names]), vectorize=True)
         product = matrix @ torch.cat([v[k].flatten() for k in names])
         return {k: p.view(s) for k, p, s in zip(names, product.split(sizes), shapes, strict=True)}
 
