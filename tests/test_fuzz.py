@@ -103,7 +103,7 @@ def test_a_warning_tells_of_damage_or_it_does_not():
 
 def test_a_part_of_the_cases():
     """``make fuzz`` tries them all; a failing one is printed with the line that repeats it."""
-    command = [sys.executable, "-m", "fuzz", "--cases", "0.008", "--seed", "12"]
+    command = [sys.executable, "-m", "fuzz", "--cases", "0.004", "--seed", "12"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 

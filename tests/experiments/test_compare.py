@@ -331,7 +331,7 @@ def test_all_leaves_out_what_does_not_fit():
 
 
 COMMAND = [sys.executable, "-m", "manyheads", "compare", "digits", "--partition", "classes:3", "--clients", "8"]
-COMMAND += ["--methods", "fedavg,fedrep", "--rounds", "10", "--seeds", "2", "--rates", "0.05,0.1", "--workers", "2"]
+COMMAND += ["--methods", "fedavg,fedrep", "--rounds", "10", "--seeds", "2", "--rates", "0.05,0.1"]
 COMMAND += ["--folds", "2", "--baselines", "majority,linear", "--pooled", "false", "--local-rounds", "10"]
 
 
@@ -352,8 +352,8 @@ main()
 
 def test_killed_in_the_middle_and_resumed_gives_the_same_table_and_repeats_no_work(tmp_path):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    subprocess.run([*COMMAND, "--out", whole, "--json"], check=True, capture_output=True)
-    killed = [sys.executable, "-c", KILLED_AFTER_THREE, *COMMAND[3:], "--out", broken]
+    subprocess.run([*COMMAND, "--workers", "1", "--out", whole, "--json"], check=True, capture_output=True)
+    killed = [sys.executable, "-c", KILLED_AFTER_THREE, *COMMAND[3:], "--workers", "2", "--out", broken]
     assert subprocess.run(killed, start_new_session=True).returncode == -signal.SIGKILL
     assert not (broken / "compare.json").exists()
     kept = {p: p.read_bytes() for p in broken.glob("runs/*-tuning-*/history.jsonl")}
