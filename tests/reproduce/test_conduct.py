@@ -111,6 +111,9 @@ def test_what_is_there_is_not_measured_again_unless_asked_or_by_another_recipe(p
     done(places, again=True)
     assert len(MEASURED) == 4
     MEASURED.clear()
+    assert not done(places, again=True, parts=["flat"]).missing  # the others are kept
+    assert MEASURED == [("flat", 0), ("flat", 1)]
+    MEASURED.clear()
     assert done(places, Growth(points=3, slope=0.5)).verdict == "not reproduced"
     assert len(MEASURED) == 4
 

@@ -117,11 +117,14 @@ def _plan(experiment: Experiment, scale: Scale, out: Path, parts: Sequence[str],
     unknown = next((part for part in parts if part not in experiment.parts()), None)
     if unknown is not None:
         raise one_of("part", unknown, experiment.parts(), where=experiment.name)
-    before = None if again else Result.read(folder_of(out, experiment.name, scale))
-    wanted = [(part, seed) for part in experiment.parts() for seed in range(experiment.seeds)]
-    keys = {(part, seed): key_of(experiment, part, seed) for part, seed in wanted}
-    done = {(r.part, r.seed): r for r in (before.records if before else ()) if keys.get((r.part, r.seed)) == r.key}
-    return _Plan(keys, done, [each for each in wanted if each not in done and (not parts or each[0] in parts)])
+    asked = parts or experiment.parts()
+    keys = {
+        (part, seed): key_of(experiment, part, seed) for part in experiment.parts() for seed in range(experiment.seeds)
+    }
+    before = None if again and not parts else Result.read(folder_of(out, experiment.name, scale))
+    kept = [r for r in (before.records if before else ()) if not (again and r.part in asked)]
+    done = {(r.part, r.seed): r for r in kept if keys.get((r.part, r.seed)) == r.key}
+    return _Plan(keys, done, [each for each in keys if each not in done and each[0] in asked])
 
 
 def _records(
