@@ -13,6 +13,8 @@ from manyheads.core.errors import UserError
 from manyheads.data import source_of
 from manyheads.engines.executor import one_thread
 from manyheads.reproduce import EXPERIMENTS, Result
+from manyheads.reproduce.collins2021.columns import EXPLAINED
+from manyheads.reproduce.collins2021.table1 import CLOSE
 from manyheads.reproduce.experiment import Place
 from manyheads.reproduce.records import folder_of, key_of, rounded
 
@@ -46,6 +48,13 @@ def test_a_result_is_of_these_settings_and_has_these_verdicts(name, scale):
     assert again.about == result.about, "reproduce it again, and the text is renewed"
     for picture in ("figure.png", "figure.svg"):
         assert (folder_of(ROOT / "results", name, scale) / picture).stat().st_size > 1000
+
+
+@pytest.mark.parametrize(("row", "switch"), EXPLAINED.items())
+def test_a_switch_that_is_said_to_explain_a_cell_does(row, switch):
+    cells = {(cell.row, cell.column): cell for cell in RESULTS["collins2021.switches", "paper"].table}
+    found = cells[f"{row}: {switch}", "with it"]
+    assert abs(np.mean(found.ours) - found.paper) <= CLOSE
 
 
 def test_the_pages_are_made_of_them():

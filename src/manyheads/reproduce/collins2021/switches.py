@@ -66,6 +66,7 @@ SWITCHES: dict[str, Switch] = {
     "images cropped and mirrored, alone": Switch("Local Only", _augmented),
     "no weight decay": Switch("FedRep", _without_decay),
     "SCAFFOLD's server step 1": Switch("SCAFFOLD", _algorithm(server_lr=1.0)),
+    "SCAFFOLD's server step 1, fine-tuned": Switch("SCAFFOLD+FT", _algorithm(server_lr=1.0)),
     "SCAFFOLD's local momentum 0.5": Switch("SCAFFOLD", _algorithm(momentum=0.5)),
     "both for SCAFFOLD": Switch("SCAFFOLD", _algorithm(server_lr=1.0, momentum=0.5)),
     "L2GD with as many local steps as FedAvg": Switch("L2GD", _as_many_local_steps),

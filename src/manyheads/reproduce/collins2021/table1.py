@@ -126,7 +126,9 @@ class Table1(Experiment):
         difference = float(np.mean(ours)) - paper
         if self.share < 1 or COLUMNS[column].stands_for or abs(difference) <= CLOSE:
             return ""
-        return f"{difference:+.1f} points, {EXPLAINED.get((column, row), 'unexplained')}"
+        known = column == FIRST and row in EXPLAINED
+        why = f'within {CLOSE:g} with the switch "{EXPLAINED[row]}" (collins2021.switches)' if known else "unexplained"
+        return f"{difference:+.1f} points, {why}"
 
     def claims(self, found: Measured) -> list[Claim]:
         cells = self.table(found)
