@@ -511,8 +511,9 @@ class Plain:
             pull = self.a.eta * self.a.lam / (n * self.a.p)
             own["model"] = plus(own["model"], minus(own["model"], self.server["mean"]), -pull)
         else:
-            rows = self.plan(i, 0, batch=self.a.batch, steps=1)[0]
-            own["model"] = plus(own["model"], self.gradient(own["model"], i, rows), -self.a.eta / (n * (1 - self.a.p)))
+            for rows in self.plan(i, 0, batch=self.a.batch, epochs=self.a.epochs, steps=int(not self.a.epochs)):
+                slope = self.gradient(own["model"], i, rows)
+                own["model"] = plus(own["model"], slope, -self.a.eta / (n * (1 - self.a.p)))
         return own["model"]  # the plain loop averages after every round; the mean is the same
 
     def begin_ifca(self) -> None:

@@ -51,6 +51,12 @@ def _as_many_local_steps(config: Config) -> Config:
     return replace(config, rounds=round(config.rounds * wanted / made))
 
 
+def _by_epochs(config: Config) -> Config:
+    """L2GD with an epoch for every local step, and as many iterations as FedAvg has rounds."""
+    p = config.algorithm["p"]
+    return replace(_algorithm(epochs=COLUMNS[FIRST].epochs)(config), rounds=round(config.rounds * p * (1 - p)))
+
+
 SWITCHES: dict[str, Switch] = {
     "evaluated: each client's last local model": Switch(
         "FedRep", lambda config: replace(config, evaluate=replace(config.evaluate, model="local"))
@@ -70,13 +76,15 @@ SWITCHES: dict[str, Switch] = {
     "SCAFFOLD's local momentum 0.5": Switch("SCAFFOLD", _algorithm(momentum=0.5)),
     "both for SCAFFOLD": Switch("SCAFFOLD", _algorithm(server_lr=1.0, momentum=0.5)),
     "L2GD with as many local steps as FedAvg": Switch("L2GD", _as_many_local_steps),
+    "L2GD with an epoch for a step, 100 iterations": Switch("L2GD", _by_epochs),
     "Per-FedAvg with the Hessian": Switch("PerFedAvg", _algorithm(variant="exact")),
 }
 """by what is changed"""
 COSTLY = {
     "fine-tuning of the whole network", "images cropped and mirrored", "images cropped and mirrored, alone",
+    "L2GD with an epoch for a step, 100 iterations",
 }  # fmt: skip
-"""switches whose few rounds or whose test takes long: all clients train their whole networks, or augment all their images"""
+"""switches that a few rounds do not show: testing alone takes longer, or (L2GD) none of them may be a step"""
 
 
 @register
@@ -99,7 +107,7 @@ class Switches(Experiment):
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
     """fraction of the paper's rounds"""
     costly: bool = True
-    """also those that take longer than a few rounds of the others"""
+    """also those that a few rounds do not show"""
 
     def parts(self) -> list[str]:
         switches = [name for name in SWITCHES if self.costly or name not in COSTLY]
