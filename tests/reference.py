@@ -511,9 +511,9 @@ class Plain:
             pull = self.a.eta * self.a.lam / (n * self.a.p)
             own["model"] = plus(own["model"], minus(own["model"], self.server["mean"]), -pull)
         else:
-            for rows in self.plan(i, 0, batch=self.a.batch, epochs=self.a.epochs, steps=int(not self.a.epochs)):
-                slope = self.gradient(own["model"], i, rows)
-                own["model"] = plus(own["model"], slope, -self.a.eta / (n * (1 - self.a.p)))
+            opt = SGD(lr=self.a.eta / (n * (1 - self.a.p)), momentum=self.a.momentum)
+            much = {"epochs": self.a.epochs} if self.a.epochs else {"steps": 1}
+            own["model"] = self.sgd(own["model"], i, 0, opt, batch=self.a.batch, **much)
         return own["model"]  # the plain loop averages after every round; the mean is the same
 
     def begin_ifca(self) -> None:

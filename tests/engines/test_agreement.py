@@ -75,7 +75,7 @@ METHODS = [
     APFL(epochs=2, batch=5, lr=0.1, alpha=0.6, adaptive=True),
     Ditto(epochs=2, batch=5, sgd=OPT, lam=0.3),
     L2GD(eta=2.0, lam=0.5, p=0.5, batch=5),
-    L2GD(eta=1.0, lam=0.5, p=0.5, batch=5, epochs=2),
+    L2GD(eta=1.0, lam=0.5, p=0.5, batch=5, epochs=2, momentum=0.5),
     FedMTL(epochs=2, batch=5, sgd=OPT, lam=0.02),
     FedMTL(epochs=2, batch=5, sgd=OPT, lam=0.1, relations="mean"),
     FedBABU(epochs=2, batch=5, sgd=OPT),

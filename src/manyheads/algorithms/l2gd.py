@@ -50,6 +50,8 @@ class L2GD(Algorithm):
     batch: BatchSize = 10
     epochs: Annotated[int, Field(ge=0)] = 0
     """if not 0, epochs in place of the one local step, as in the code of Collins et al. 2021"""
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """of the steps of these epochs"""
 
     def everyone(self, round: int) -> bool:
         return True
@@ -80,7 +82,7 @@ class L2GD(Algorithm):
             model = client.model - (self.eta * self.lam / (round.population * self.p)) * (client.model - mean)
         else:
             lr = self.eta / (round.population * (1 - self.p))
-            opt, steps = SGD(lr=lr, momentum=0.0), 0 if self.epochs else 1
+            opt, steps = SGD(lr=lr, momentum=self.momentum), 0 if self.epochs else 1
             model = cohort.sgd(client.model, opt=opt, batch=self.batch, epochs=self.epochs, steps=steps)
         upload = State(mean=model) if self.changes(round, later=1) else State()
         return Update(upload, State(model=model, mean=mean), model=model)

@@ -77,12 +77,15 @@ SWITCHES: dict[str, Switch] = {
     "both for SCAFFOLD": Switch("SCAFFOLD", _algorithm(server_lr=1.0, momentum=0.5)),
     "L2GD with as many local steps as FedAvg": Switch("L2GD", _as_many_local_steps),
     "L2GD with an epoch for a step, 100 iterations": Switch("L2GD", _by_epochs),
+    "L2GD with epochs and momentum 0.5, 100 iterations": Switch(
+        "L2GD", lambda config: _algorithm(momentum=0.5)(_by_epochs(config))
+    ),
     "Per-FedAvg with the Hessian": Switch("PerFedAvg", _algorithm(variant="exact")),
 }
 """by what is changed"""
 COSTLY = {
     "fine-tuning of the whole network", "images cropped and mirrored", "images cropped and mirrored, alone",
-    "L2GD with an epoch for a step, 100 iterations",
+    "L2GD with an epoch for a step, 100 iterations", "L2GD with epochs and momentum 0.5, 100 iterations",
 }  # fmt: skip
 """switches that a few rounds do not show: testing alone takes longer, or (L2GD) none of them may be a step"""
 
