@@ -91,4 +91,8 @@ def test_a_switch_changes_one_thing():
     for name, switch in SWITCHES.items():
         without = experiment.recipe(f"as in Table 1: {switch.row.removesuffix('+FT')}", 0)
         with_it = experiment.recipe(name, 0)
-        assert sum(with_it.get(k) != without.get(k) for k in with_it.keys() | without.keys()) == 1, name
+        changed = {k for k in with_it.keys() | without.keys() if with_it.get(k) != without.get(k)}
+        if name.endswith("100 iterations"):
+            assert changed == {"algorithm", "rounds"}, name
+        else:
+            assert len(changed) == 1, name
