@@ -121,7 +121,8 @@ def _plan(experiment: Experiment, scale: Scale, out: Path, parts: Sequence[str],
     keys = {
         (part, seed): key_of(experiment, part, seed) for part in experiment.parts() for seed in range(experiment.seeds)
     }
-    before = None if again and not parts else Result.read(folder_of(out, experiment.name, scale))
+    anew = again and not parts  # what is there need not even be readable
+    before = None if anew else Result.read(folder_of(out, experiment.name, scale))
     kept = [r for r in (before.records if before else ()) if not (again and r.part in asked)]
     done = {(r.part, r.seed): r for r in kept if keys.get((r.part, r.seed)) == r.key}
     return _Plan(keys, done, [each for each in keys if each not in done and each[0] in asked])

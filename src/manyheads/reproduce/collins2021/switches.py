@@ -103,7 +103,7 @@ class Switches(Experiment):
         shards); beside it the run without the change. The noise of the linear experiments, a variance by the text and a standard
         deviation in the authors' notebook, is a switch of collins2021.figure1, and one-step "FedAvg" is drawn there too."""
     scales: ClassVar[Mapping[Scale, Mapping[str, Any]]] = {"quick": {"share": QUICK, "costly": False}, "paper": {}}
-    minutes: ClassVar[Mapping[Scale, float]] = {"quick": 5, "paper": 170}
+    minutes: ClassVar[Mapping[Scale, float]] = {"quick": 5, "paper": 300}
     unit: ClassVar[str] = "%"
     judged: ClassVar[bool] = False
 
