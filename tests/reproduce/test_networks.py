@@ -62,7 +62,9 @@ def test_claims_follow_from_what_is_measured(name, good):
         assert [claim.verdict for claim in experiment.claims(found)] == ["not reproduced", "partly"]
     elif name == "collins2021.switches":
         assert verdicts == []
-        assert len(experiment.table(found)) == 2 * len(SWITCHES)
+        rows = [f"{switch.method}: {name}" for name, switch in SWITCHES.items()]
+        rows += [f"{switch.method}+FT: {name}" for name, switch in SWITCHES.items() if f"{switch.method}+FT" in ROWS]
+        assert sorted(cell.row for cell in experiment.table(found)) == sorted(2 * rows)
     else:
         assert verdicts[0] == ("reproduced" if good else "not reproduced")
 
@@ -89,7 +91,7 @@ def test_every_cell_of_the_table_is_a_run_of_its_own():
 def test_a_switch_changes_one_thing():
     experiment = EXPERIMENTS.find("collins2021.switches")()
     for name, switch in SWITCHES.items():
-        without = experiment.recipe(f"as in Table 1: {switch.row.removesuffix('+FT')}", 0)
+        without = experiment.recipe(f"as in Table 1: {switch.method}", 0)
         with_it = experiment.recipe(name, 0)
         changed = {k for k in with_it.keys() | without.keys() if with_it.get(k) != without.get(k)}
         if name.endswith("100 iterations"):

@@ -101,7 +101,7 @@ COLUMNS: dict[str, Column] = {
 
 EXPLAINED: dict[str, str] = {
     "SCAFFOLD": "SCAFFOLD's server step 1",
-    "SCAFFOLD+FT": "SCAFFOLD's server step 1, fine-tuned",
+    "SCAFFOLD+FT": "SCAFFOLD's server step 1",
 }
 """rows of the first column that differ from the paper's, and the switch (:mod:`.switches`) with which they do not"""
 NEARER: dict[str, str] = {"L2GD": "L2GD with an epoch for a step, 100 iterations"}

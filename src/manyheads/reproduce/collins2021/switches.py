@@ -26,9 +26,9 @@ SAMPLES = 500
 
 
 class Switch(NamedTuple):
-    """A change of one thing, and the row of Table 1 that it is tried on."""
+    """A change of one thing, and the method of Table 1 that it is tried on."""
 
-    row: str
+    method: str
     change: Callable[[Config], Config]
 
 
@@ -62,17 +62,16 @@ SWITCHES: dict[str, Switch] = {
         "FedRep", lambda config: replace(config, evaluate=replace(config.evaluate, model="local"))
     ),
     "fine-tuning of the whole network": Switch(
-        "FedAvg+FT", lambda config: replace(config, finetune=replace(config.finetune, scope="all"))
+        "FedAvg", lambda config: replace(config, finetune=replace(config.finetune, scope="all"))
     ),
     "exactly two classes a client": Switch("FedRep", lambda config: replace(config, partition="classes:2")),
-    "exactly two classes a client, FedAvg": Switch("FedAvg+FT", lambda config: replace(config, partition="classes:2")),
+    "exactly two classes a client, FedAvg": Switch("FedAvg", lambda config: replace(config, partition="classes:2")),
     "five local epochs of the baselines": Switch("FedAvg", _algorithm(epochs=5)),
     "one local step a round": Switch("FedAvg", _algorithm(steps=1)),
-    "images cropped and mirrored": Switch("FedAvg+FT", _augmented),
+    "images cropped and mirrored": Switch("FedAvg", _augmented),
     "images cropped and mirrored, alone": Switch("Local Only", _augmented),
     "no weight decay": Switch("FedRep", _without_decay),
     "SCAFFOLD's server step 1": Switch("SCAFFOLD", _algorithm(server_lr=1.0)),
-    "SCAFFOLD's server step 1, fine-tuned": Switch("SCAFFOLD+FT", _algorithm(server_lr=1.0)),
     "SCAFFOLD's local momentum 0.5": Switch("SCAFFOLD", _algorithm(momentum=0.5)),
     "both for SCAFFOLD": Switch("SCAFFOLD", _algorithm(server_lr=1.0, momentum=0.5)),
     "L2GD with as many local steps as FedAvg": Switch("L2GD", _as_many_local_steps),
@@ -100,8 +99,9 @@ class Switches(Experiment):
     about: ClassVar[
         str
     ] = """Each row changes one thing in the run of a method in Table 1's first column (CIFAR-10, 100 clients of two
-        shards); beside it the run without the change. The noise of the linear experiments, a variance by the text and a standard
-        deviation in the authors' notebook, is a switch of collins2021.figure1, and one-step "FedAvg" is drawn there too."""
+        shards); beside it the run without the change, and "+FT" is the same run after fine-tuning. The noise of the
+        linear experiments, a variance by the text and a standard deviation in the authors' notebook, is a switch of
+        collins2021.figure1, and one-step "FedAvg" is drawn there too."""
     scales: ClassVar[Mapping[Scale, Mapping[str, Any]]] = {"quick": {"share": QUICK, "costly": False}, "paper": {}}
     minutes: ClassVar[Mapping[Scale, float]] = {"quick": 5, "paper": 300}
     unit: ClassVar[str] = "%"
@@ -114,15 +114,15 @@ class Switches(Experiment):
 
     def parts(self) -> list[str]:
         switches = [name for name in SWITCHES if self.costly or name not in COSTLY]
-        rows = dict.fromkeys(SWITCHES[name].row.removesuffix("+FT") for name in switches)
-        return [*(f"as in Table 1: {row}" for row in rows), *switches]
+        methods = dict.fromkeys(SWITCHES[name].method for name in switches)
+        return [*(f"as in Table 1: {method}" for method in methods), *switches]
 
     def needs(self) -> Iterable[Mapping[str, Any]]:
         return [COLUMNS[FIRST].data]
 
     def _config(self, part: str, seed: int) -> Config:
-        row = SWITCHES[part].row if part in SWITCHES else part.partition(": ")[2]
-        config = cell_config(COLUMNS[FIRST], ROWS[row].algorithm, seed, self.share)
+        method = SWITCHES[part].method if part in SWITCHES else part.partition(": ")[2]
+        config = cell_config(COLUMNS[FIRST], ROWS[method].algorithm, seed, self.share)
         return SWITCHES[part].change(config) if part in SWITCHES else config
 
     def recipe(self, part: str, seed: int) -> Facts:
@@ -132,35 +132,32 @@ class Switches(Experiment):
         run, _ = trained(self._config(part, seed), place)
         return {"accuracy": run.accuracy, "finetuned": run.final[0]["accuracy"]}
 
-    def _pairs(self, found: Measured) -> list[tuple[str, Switch, list[float], list[float]]]:
-        """Of each switch that was run: with it, and without."""
+    def _pairs(self, found: Measured) -> list[tuple[str, str, list[float], list[float]]]:
+        """Of each switch that was run, for the one or two rows of its method: the row, the switch, with it, without."""
         pairs = []
-        for name, switch in SWITCHES.items():
-            kind = "finetuned" if switch.row.endswith("+FT") else "accuracy"
-            both = (found.get(part, {}) for part in (name, f"as in Table 1: {switch.row.removesuffix('+FT')}"))
-            on, off = ([100 * facts[kind] for facts in runs.values()] for runs in both)
-            if on and off:
-                pairs.append((name, switch, on, off))
+        for name, (method, _) in SWITCHES.items():
+            on, off = (found.get(part, {}).values() for part in (name, f"as in Table 1: {method}"))
+            for row in (method, f"{method}+FT"):
+                if on and off and row in ROWS:
+                    kind = "finetuned" if ROWS[row].tuned else "accuracy"
+                    pairs.append((row, name, [100 * f[kind] for f in on], [100 * f[kind] for f in off]))
         return pairs
 
     def table(self, found: Measured) -> list[Cell]:
         published = dict(zip(ROWS, COLUMNS[FIRST].published, strict=True))
-        cells = []
-        for name, switch, on, off in self._pairs(found):
-            row = f"{switch.row}: {name}"
-            cells += [
-                Cell(row, "with it", on, published[switch.row]),
-                Cell(row, "without", off, published[switch.row]),
-            ]
-        return cells
+        return [
+            Cell(f"{row}: {name}", column, values, published[row])
+            for row, name, on, off in self._pairs(found)
+            for column, values in (("with it", on), ("without", off))
+        ]
 
     def claims(self, found: Measured) -> list[Claim]:
         return []
 
     def figure(self, found: Measured) -> Any:
         rows = [
-            {"switch": f"{switch.row}: {name}", "points": float(np.mean(on) - np.mean(off))}
-            for name, switch, on, off in self._pairs(found)
+            {"switch": f"{row}: {name}", "points": float(np.mean(on) - np.mean(off))}
+            for row, name, on, off in self._pairs(found)
         ]
         return (
             alt.Chart(alt.Data(values=rows))  # type: ignore[no-untyped-call]
