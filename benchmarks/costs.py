@@ -30,7 +30,7 @@ from manyheads.core.machine import machine_facts
 from manyheads.engines import chunks, ways
 from manyheads.engines.client_data import ClientData
 from manyheads.engines.cohort import LocalCohort
-from manyheads.engines.executor import one_thread
+from manyheads.engines.threads import one_thread
 from manyheads.models import TriedModel
 
 RESULT = Path(__file__).parent / "results" / "costs.json"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.engines.executor import one_thread
+from manyheads.engines.threads import one_thread
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 

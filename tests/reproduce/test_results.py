@@ -11,7 +11,7 @@ import pytest
 
 from manyheads.core.errors import UserError
 from manyheads.data import source_of
-from manyheads.engines.executor import one_thread
+from manyheads.engines.threads import one_thread
 from manyheads.reproduce import EXPERIMENTS, Result
 from manyheads.reproduce.collins2021.columns import EXPLAINED, NEARER
 from manyheads.reproduce.collins2021.table1 import CLOSE

@@ -16,13 +16,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
-import torch
-
 from manyheads.engines.engine import Engine
 from manyheads.engines.starting import hindrance
+from manyheads.engines.threads import one_thread
 from manyheads.engines.workers import Workers
 
-__all__ = ["Ask", "Asking", "Executor", "InProcess", "Pool", "answered", "one_thread", "working"]
+__all__ = ["Ask", "Asking", "Executor", "InProcess", "Pool", "answered", "working"]
 
 Made: TypeAlias = Callable[[], tuple[Any, ...]]
 """gives the arguments by which each process makes what it holds, once they are needed"""
@@ -170,14 +169,3 @@ def working(
             with ExitStack() as stack:
                 patience = (FORKED if engine.resolved_start_method() == "fork" else SPAWNED) if short else 0.0
                 yield Pool(here, engine, count, make, arguments, stack, patience)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Let torch use one thread: with more, small operations are up to 20 times slower and differ in the last bit."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

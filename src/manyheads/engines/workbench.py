@@ -25,8 +25,9 @@ from manyheads.engines.client_data import ClientData
 from manyheads.engines.cohort import LocalCohort
 from manyheads.engines.engine import Engine
 from manyheads.engines.evaluation import predict
-from manyheads.engines.executor import Executor, one_thread, working
+from manyheads.engines.executor import Executor, working
 from manyheads.engines.memory import Fitted, fitted
+from manyheads.engines.threads import one_thread
 from manyheads.engines.ways import Mode
 from manyheads.metrics import Predictions
 from manyheads.models import Model, TriedModel

@@ -20,8 +20,8 @@ from manyheads.core.tasks import task_named
 from manyheads.core.trees import State
 from manyheads.data import Federation
 from manyheads.data.sites.columns import Columns
-from manyheads.engines.executor import one_thread
 from manyheads.engines.jobs import Broadcast, Chunk, ToEvaluate, evaluate_chunk, reply_of
+from manyheads.engines.threads import one_thread
 from manyheads.engines.workbench import Evaluation, Members, Workbench
 from manyheads.federate.agreement import Agreement
 from manyheads.federate.rules import Policy

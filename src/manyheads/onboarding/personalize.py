@@ -17,6 +17,7 @@ from manyheads.core.trees import Tree
 from manyheads.data import Encoding
 from manyheads.data.sites.new_site import new_site, read_new_site
 from manyheads.engines.memory import Fitted
+from manyheads.engines.threads import one_thread
 from manyheads.models.memory import Memory, WithMemory
 from manyheads.onboarding.adaptation import adapted
 from manyheads.onboarding.alone import Alone, best_alone
@@ -55,6 +56,7 @@ class Personal:
         return network if self.memory is None else WithMemory(network, self.run.model.head_layer, self.memory)
 
 
+@one_thread()
 def personalize(
     run: Run,
     data: str | Path | tuple[np.ndarray, np.ndarray],

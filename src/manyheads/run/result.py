@@ -21,6 +21,7 @@ from manyheads.core.trees import State, Tree
 from manyheads.data import Encoding, Federation, Samples
 from manyheads.engines.evaluation import predict
 from manyheads.engines.memory import Fitted
+from manyheads.engines.threads import one_thread
 from manyheads.engines.workbench import Evaluation, Keep, Members, Split, Workbench, model_of, tried_on
 from manyheads.metrics import Predictions
 from manyheads.models import Model, TriedModel
@@ -132,6 +133,7 @@ class Run:
         what = self._evaluation(self.finetunes)
         return what.tune.scope != "none" or (what.kind == "personal" and self.algorithm.settles)
 
+    @one_thread()
     def final_model(self, client: int, federation: Federation) -> Fitted:
         """What a client predicts with: the parameters of :meth:`client_model`, adapted to its samples, and its memory."""
         members, what = Members.of([client]), self._evaluation(self.finetunes)
@@ -146,6 +148,7 @@ class Run:
         """
         return self.model.module_with(self.client_model(client, model))
 
+    @one_thread()
     def predictions(self, federation: Federation, split: Split = "test", finetuned: bool = False) -> Predictions:
         """The predictions of the final models for every client's samples.
 
@@ -156,6 +159,7 @@ class Run:
         kept = self._store.read(members.rows)
         return self._bench(federation).predictions(self._last_round(federation), what, self.server, members, kept)
 
+    @one_thread()
     def new_predictions(self, federation: Federation, tune: FineTune) -> Predictions:
         """The predictions of the new clients of a federation for their test samples, after fine-tuning by ``tune``.
 
@@ -165,6 +169,7 @@ class Run:
         what = Evaluation(self.training.evaluate.kind(self.algorithm), tune, "test", new=True)
         return self._bench(federation).predictions(self._last_round(federation), what, self.server, members, kept)
 
+    @one_thread()
     def new_model(self, federation: Federation, client: int, tune: FineTune) -> Tree:
         """The parameters of a new client's model, after fine-tuning by ``tune``; see :meth:`new_predictions`."""
         members, kept = self._newcomers(federation, [client])
@@ -193,6 +198,7 @@ class Run:
     def _last_round(self, federation: Federation) -> Round:
         return Round(self.rounds, self.training.seed, len(federation), len(federation))
 
+    @one_thread()
     def everywhere(self, federation: Federation) -> np.ndarray:
         """Outputs of every client's model for the test samples of all clients, [clients, samples, outputs]."""
         bench, test = self._bench(federation), federation.test

@@ -7,6 +7,7 @@ from typing import Any
 from manyheads.core.errors import UserError
 from manyheads.core.registry import Registry
 from manyheads.core.settings import as_dict
+from manyheads.engines.threads import one_thread
 from manyheads.theory.collins2021 import Collins2021
 from manyheads.theory.collins2022 import Collins2022
 from manyheads.theory.deng2022 import Deng2022
@@ -21,6 +22,7 @@ for _paper in (Collins2021, Collins2022, Deng2022, Fallah2020):
     PAPERS.register(_paper)
 
 
+@one_thread()
 def theory(paper: Paper, say: Say = lambda _: None) -> dict[str, Any]:
     """A paper's facts on a run, with the settings that they belong to.
 
@@ -31,6 +33,7 @@ def theory(paper: Paper, say: Say = lambda _: None) -> dict[str, Any]:
     return {"paper": paper.name, "settings": as_dict(paper), **paper.run(say)}
 
 
+@one_thread()
 def sweep(paper: Paper, name: str, say: Say = lambda _: None) -> dict[str, Any]:
     """The facts of one of a paper's sweeps, with the settings that they belong to."""
     if name not in paper.sweeps:
