@@ -21,7 +21,7 @@ NOT_RUN = {
     r"^federate\b": "needs a server and sites of its own, or starts them",
     r"--data (mnist|cifar10|cifar100|chars74k|sent140)\b|compare (tcga-brca|parkinsons)": "needs data beside the package",
     r"^reproduce [a-z]": "takes minutes; tests/reproduce runs small ones",
-    r"^theory (fallah2020|deng2022|collins2021)": "takes long; tests/theory runs it",
+    r"^theory (fallah2020|deng2022|collins2021)|^theory .*--sweep": "takes long; tests/theory runs it",
     r"^(report|run|personalize|predict|tune)$": "names a command, and is none",
     r"time,event": "needs sites with survival times; tests/run and tests/onboarding have some",
     r"--engine.executor ray": "starts Ray; tests/engines does",

@@ -13,6 +13,8 @@ from manyheads.onboarding import adaptation
 from manyheads.onboarding.adaptation import adapted, validated
 from manyheads.onboarding.newcomer import Newcomer
 
+pytestmark = pytest.mark.usefixtures("few_baselines")
+
 TRAIN = np.arange(30)
 FOLDS = list(inner_folds(Y[TRAIN], "classification", 5, seed=0))
 

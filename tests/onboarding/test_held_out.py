@@ -12,6 +12,8 @@ from manyheads.core.errors import UserError
 from manyheads.data.sites.source import Sites
 from manyheads.onboarding.held_out import split
 
+pytestmark = pytest.mark.usefixtures("few_baselines")
+
 
 @pytest.mark.parametrize("fraction", [0.01, 0.3, 0.5, 0.99])
 def test_every_label_gives_its_part_to_the_held_out_samples(fraction):

@@ -24,6 +24,8 @@ from manyheads.data.sites.new_site import new_site
 from manyheads.onboarding import PersonalModel, save_personal
 from manyheads.onboarding import export as exporting
 
+pytestmark = pytest.mark.usefixtures("few_baselines")
+
 
 def test_the_folder_predicts_what_the_model_predicts(fedrep, tmp_path):
     mine = mh.personalize(fedrep, (X, Y), curve=[])

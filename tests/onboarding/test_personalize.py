@@ -23,6 +23,8 @@ from manyheads.models import MLP
 from manyheads.onboarding import PersonalModel, save_personal
 from manyheads.onboarding.held_out import split
 
+pytestmark = pytest.mark.usefixtures("few_baselines")
+
 
 def test_more_samples_are_better_and_the_method_helps(fedrep):
     mine = mh.personalize(fedrep, (X, Y), curve=[5, 20, 50])

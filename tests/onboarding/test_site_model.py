@@ -18,6 +18,8 @@ from manyheads.data.sites.source import Sites
 from manyheads.onboarding import PersonalModel, save_personal, site_model, site_names
 from manyheads.onboarding.model_folder import CARD
 
+pytestmark = pytest.mark.usefixtures("few_baselines")
+
 NAMES = ("leeds", "oslo", "turin")
 
 
