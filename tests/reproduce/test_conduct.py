@@ -243,6 +243,11 @@ def test_the_command(places, capsys):
     assert rows["toy2000.figure1", "paper"]["status"] == "not run"
     assert call("reproduce", "toy2000.figure9") == 2
     assert "did you mean 'toy2000.figure1'" in capsys.readouterr().err
+    assert call("reproduce", "toy2000", "--json") == 0  # all of a paper: a list, however many there are
+    assert [each["experiment"] for each in json.loads(capsys.readouterr().out)["results"]] == ["toy2000.figure1"]
+    for name in ("toy2000", "toy2000.figure1"):
+        assert call("reproduce", name, "--scale", "reduced", "--json") == 2
+        assert f"error: {name}: no such scale; given 'reduced'; allowed: quick, paper" in capsys.readouterr().err
 
 
 def test_a_part_that_diverges_is_a_result_and_told(places):

@@ -18,6 +18,7 @@ from manyheads.cli.given import refuse_idle
 from manyheads.cli.output import Plain, Words, bold
 from manyheads.cli.progress import SECONDS_BETWEEN_LINES
 from manyheads.cli.stops import STOPPED, check
+from manyheads.core.errors import UserError
 from manyheads.core.plain import to_json
 from manyheads.core.words import plural
 from manyheads.engines.engine import Engine
@@ -103,7 +104,7 @@ def reproduce(
         raise typer.Exit(STOPPED) from None
     if as_json:
         shown = [result.to_json() | {"out": str(folder_of(out, result.experiment, scale))} for result in results]
-        typer.echo(to_json({"results": shown} if name == ALL else shown[0]))
+        typer.echo(to_json(shown[0] if name in EXPERIMENTS else {"results": shown}))
 
 
 def _engine(workers: int, executor: Executor, address: str | None) -> Engine:
@@ -121,7 +122,11 @@ def _named(name: str, scale: Scale) -> list[str]:
     several = [n for n in EXPERIMENTS if name == ALL or n.startswith(f"{name}.")]
     if not several:
         EXPERIMENTS.find(name)  # an error with the nearest name
-    return [n for n in several if scale in EXPERIMENTS.find(n).scales]
+    found = [n for n in several if scale in EXPERIMENTS.find(n).scales]
+    if not found:
+        scales = dict.fromkeys(scale for n in several for scale in EXPERIMENTS.find(n).scales)
+        raise UserError("no such scale", where=name, given=scale, allowed=", ".join(scales))
+    return found
 
 
 @contextmanager
