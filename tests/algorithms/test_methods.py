@@ -468,6 +468,40 @@ def test_fine_tuning_equals_torch_sgd_from_the_shared_model():
     assert run.final[-1]["per_client"]["loss"] == pytest.approx(losses, rel=1e-4)
 
 
+@pytest.mark.parametrize("scope", ["head", "all"])
+def test_fine_tuning_with_a_pull_is_torch_sgd_on_the_loss_with_the_penalty(scope):
+    tune = FineTune(scope=scope, steps=4, batch=0, lr=0.2, momentum=0.5, weight_decay=0.01, mu=0.7)
+    federation = ragged().with_new_clients(2, seed=1)
+    run = simulate(mh.FedAvg(), small_net(), federation, rounds=2, finetune=tune)
+    for client in range(2):
+        net = small_net()
+        net.load_state_dict(dict(run.server.model))
+        tuned = net[4] if scope == "head" else net
+        before = [p.detach().clone() for p in tuned.parameters()]
+        groups = [
+            {"params": [p], "weight_decay": 0.01 * (not name.endswith("bias"))} for name, p in tuned.named_parameters()
+        ]
+        sgd = torch.optim.SGD(groups, lr=0.2, momentum=0.5)
+        x, y = map(torch.from_numpy, federation.new.train.client(client))
+        for _ in range(4):
+            sgd.zero_grad()
+            penalty = sum((p - b).square().sum() for p, b in zip(tuned.parameters(), before, strict=True))
+            (torch.nn.functional.cross_entropy(net(x), y) + 0.7 / 2 * penalty).backward()
+            sgd.step()
+        found = run.new_model(federation, client, tune)
+        for name, value in net.state_dict().items():
+            torch.testing.assert_close(found[name], value, rtol=1e-4, atol=1e-6)
+    assert "for 4 steps with a pull to its beginning (mu 0.7)" in run.final[0]["protocol"]
+
+
+def test_a_pull_needs_sgd_and_a_strength():
+    tune = FineTune(scope="head", optimizer="adam", mu=0.1)
+    with pytest.raises(mh.UserError, match=r"finetune\.mu: a pull needs plain SGD; given 'mu 0.1 with adam'"):
+        simulate(mh.FedAvg(), small_net(), ragged(), rounds=1, finetune=tune)
+    with pytest.raises(mh.UserError, match="mu"):
+        FineTune(mu=0.0)
+
+
 @pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw", "rmsprop", "adagrad"])
 def test_any_optimizer_fine_tunes(optimizer):
     tune = FineTune(scope="all", epochs=5, optimizer=optimizer, lr=0.01)

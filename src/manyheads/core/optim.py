@@ -78,6 +78,9 @@ class FineTune:
     """momentum, of sgd"""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     """weight decay"""
+    mu: Annotated[float, Field(gt=0)] | None = None
+    """strength of a pull to the model that tuning begins with, mu/2 |w - w_0|^2, as FedProx has it in training; none unless
+    given; needs sgd"""
     neighbours: Neighbours | None = None
     """of knn: nearest training samples that have a say; 10 unless given"""
     scale: Scale | None = None
@@ -87,7 +90,7 @@ class FineTune:
 
     @property
     def knn(self) -> tuple[int, float]:
-        """Number of neighbours and scale. Both are None by default, which leaves them out of the settings of most runs."""
+        """Number of neighbours and scale. Like ``mu`` they are None by default, so that most runs' settings lack them."""
         return self.neighbours or 10, self.scale or 1.0
 
     @property
@@ -117,7 +120,8 @@ class FineTune:
             return f"with its {self.knn[0]} nearest training samples ({weight})"
         amount = f"{self.steps} steps" if self.steps else f"{self.epochs} epochs"
         named = {"head": "the head", "all": "the whole model"}
-        return "after fine-tuning " + ", then ".join(f"{named[part]} for {amount}" for part in self.parts)
+        pull = "" if self.mu is None else f" with a pull to its beginning (mu {self.mu:g})"
+        return "after fine-tuning " + ", then ".join(f"{named[part]} for {amount}{pull}" for part in self.parts)
 
     @staticmethod
     def parse(text: str) -> dict[str, str]:

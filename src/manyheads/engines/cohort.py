@@ -291,8 +291,10 @@ def fine_tuned(cohort: LocalCohort, model: TriedModel, params: Tree, tune: FineT
     for chosen in tune.parts:
         part = params.select(model.params.head) if chosen == "head" else params
         given = Tree({k: v for k, v in params.items() if k not in part})
-        tuned = cohort.sgd(part, given=given, opt=tune.opt, batch=tune.batch, epochs=tune.epochs, steps=tune.steps)
-        params = params | tuned
+        prox = None if tune.mu is None else (tune.mu, part)
+        params = params | cohort.sgd(
+            part, given=given, opt=tune.opt, batch=tune.batch, epochs=tune.epochs, steps=tune.steps, prox=prox
+        )
     return params
 
 

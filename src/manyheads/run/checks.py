@@ -82,6 +82,13 @@ def _check_adaptation(algorithm: Algorithm, model: TriedModel, federation: Feder
         raise UserError(
             "fine-tuning is not set", where="evaluate.model", given="finetuned", fix="say how: --finetune head:10"
         )
+    if training.finetune.mu is not None and training.finetune.optimizer != "sgd":
+        raise UserError(
+            "a pull needs plain SGD",
+            where="finetune.mu",
+            given=f"mu {training.finetune.mu:g} with {training.finetune.optimizer}",
+            fix="leave out one of them",
+        )
     if "head" in training.finetune.parts and not model.params.head:
         raise UserError("the model has no head to fine-tune", where="finetune", fix="use --finetune all:10")
     if "knn" in (training.finetune.scope, training.evaluate.evaluation(algorithm, training.finetune).tune.scope):

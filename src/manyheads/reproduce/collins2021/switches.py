@@ -44,6 +44,10 @@ def _augmented(config: Config) -> Config:
     return replace(config, augment=True)
 
 
+def _pulled(config: Config) -> Config:
+    return replace(config, finetune=replace(config.finetune, mu=config.algorithm["mu"]))
+
+
 def _as_many_local_steps(config: Config) -> Config:
     """L2GD for so long that a client makes the local steps of FedAvg: an epoch in every round in which it takes part."""
     wanted = config.participation * COLUMNS[FIRST].rounds * (SAMPLES / config.algorithm["batch"])
@@ -64,6 +68,7 @@ SWITCHES: dict[str, Switch] = {
     "fine-tuning of the whole network": Switch(
         "FedAvg", lambda config: replace(config, finetune=replace(config.finetune, scope="all"))
     ),
+    "fine-tuning with the pull of training": Switch("FedProx", _pulled),
     "exactly two classes a client": Switch("FedRep", lambda config: replace(config, partition="classes:2")),
     "exactly two classes a client, FedAvg": Switch("FedAvg", lambda config: replace(config, partition="classes:2")),
     "five local epochs of the baselines": Switch("FedAvg", _algorithm(epochs=5)),
