@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
+from itertools import count
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -80,9 +81,18 @@ def export(
 
 
 def _places(sites: list[str], folder: Path) -> list[Path]:
-    """A folder for each site, called as the site is as far as a file system allows, and a number where names are alike."""
+    """A folder for each site, called as the site is as far as a file system allows, and a number where names are alike.
+
+    >>> [str(place) for place in _places(["St. Gallen", "x y", "x/y", "x-y-2"], Path("models"))]
+    ['models/St.-Gallen', 'models/x-y-1', 'models/x-y-3', 'models/x-y-2']
+    """
     plain = [re.sub(r"[^\w.-]+", "-", name).strip(".-") or "site" for name in sites]
-    return [folder / (n if plain.count(n) == 1 else f"{n}-{i}") for i, n in enumerate(plain)]
+    alone = {name for name in plain if plain.count(name) == 1}
+    names = list[str]()
+    for i, name in enumerate(plain):
+        numbered = (f"{name}-{k}" for k in count(i))
+        names.append(name if name in alone else next(n for n in numbered if n not in alone and n not in names))
+    return [folder / name for name in names]
 
 
 def _show(found: list[dict[str, Any]]) -> None:
