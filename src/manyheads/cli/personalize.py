@@ -184,7 +184,8 @@ def _training(facts: dict[str, Any]) -> str:
         return f"{build(FineTune, tune, where='finetune').describe()} ({CHOSEN_BY[facts['finetune_chosen_by']]})"
     amount = f"{tune['steps']} steps" if tune["steps"] else f"{tune['epochs']} epochs"
     part = {"head": "its head", "lp-ft": "its head, then all of it,"}.get(tune["scope"], "all of it")
-    return f"{part} trained for {amount}, step size {tune['lr']:g} ({CHOSEN_BY[facts['finetune_chosen_by']]})"
+    pull = f", mu {tune['mu']:g}" if tune.get("mu") else ""
+    return f"{part} trained for {amount}, step size {tune['lr']:g}{pull} ({CHOSEN_BY[facts['finetune_chosen_by']]})"
 
 
 def _certainty(score: dict[str, Any], samples: int) -> str:
