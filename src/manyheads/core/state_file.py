@@ -89,7 +89,7 @@ class Layout:
         """The states in [C, nbytes] bytes."""
         leaves: dict[str, Tensor] = {}
         for name, dtype, shape, offset, size in self.fields:
-            flat = aligned(torch.from_numpy(np.ascontiguousarray(records[:, offset : offset + size])))
+            flat = aligned(torch.from_numpy(records[:, offset : offset + size]).contiguous())
             leaves[name] = flat.view(dtype).reshape(len(records), *shape)
         return self.template.unflat(leaves)
 
