@@ -32,6 +32,13 @@ MNIST_LOW = Column(
     model={"name": "femnist-mlp"},
 )
 
+EASIER = (
+    "probably since the stand-ins are easier than the paper's letters, where FedAvg has 51.6 % and FedRep 78.6 % (Table 1): on "
+    "MNIST's digits 0 to 4 both have 98.1 % at their own clients (three classes each, 40 rounds, one seed), so that FedAvg's "
+    "representation had no fault to mend; FedRep's was behind it by 1.5, 4.4 and 7.2 points with 2, 3 and 5 classes a client"
+)
+"""found by runs with the settings of the right panel, the head of new clients tuned for 50 epochs"""
+
 
 class Panel(NamedTuple):
     """What is trained on, and the new clients."""
@@ -110,7 +117,7 @@ class Figure6(Experiment):
                     two = ([100 * np.array(f["accuracies"][-1]) for f in each.values()] for each in (best, runs))
                     words = f"{panel}, after {self.epochs[-1]} epochs: FedRep above {method}"
                     checks.append(above_by_units(words, *two, units="new clients", unit=" points"))
-        return [Claim("FedRep's representation serves a new client best", tuple(checks))]
+        return [Claim("FedRep's representation serves a new client best", tuple(checks), EASIER)]
 
     def figure(self, found: Measured) -> Any:
         charts = []
