@@ -166,7 +166,7 @@ def _show(result: Result, folder: Path) -> None:
             table.add_row(cell.column, cell.row, shown(float(np.mean(cell.ours))), *([given] if paper else []))
         console.print(table)
     if result.missing:
-        console.print(f"  not run: {len(result.missing)} parts, from {result.missing[0]} on")
+        console.print(f"  not run: {plural(len(result.missing), 'part', 'parts')}, from {result.missing[0]} on")
     if result.diverged:
         console.print(f"  diverged: {', '.join(result.diverged)}")
     console.print(f"  in {folder}")
