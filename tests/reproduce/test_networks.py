@@ -98,3 +98,19 @@ def test_a_switch_changes_one_thing():
             assert changed == {"algorithm", "rounds"}, name
         else:
             assert len(changed) == 1, name
+
+
+def test_more_epochs_are_judged_seed_by_seed_and_a_small_rise_is_undecided():
+    """Seeds differ by tens of points, and each rises by 0.3: that is known to the digit, and may still be chance."""
+    experiment = EXPERIMENTS.find("collins2021.figure5")(epochs=(1, 2))
+    found = {
+        f"{method}, E {e}": {seed: {"error": 20.0 * seed + rise * (e == 2)} for seed in range(3)}
+        for method, rise in (("FedRep", 0.3), ("FedAvg", 0.3))
+        for e in (1, 2)
+    }
+    fedrep, fedavg = experiment.claims(found)
+    assert fedrep.checks[0].evidence == "+0.30 points of error ± 0.00"
+    assert (fedrep.verdict, fedavg.verdict) == ("reproduced", "undecided")
+    for seed in range(3):
+        found["FedAvg, E 2"][seed] = {"error": 20.0 * seed - 1}
+    assert experiment.claims(found)[1].verdict == "not reproduced"
