@@ -15,7 +15,8 @@ from manyheads.core.contract import ALGORITHMS, Round
 from manyheads.core.randomness import Purpose
 from manyheads.core.rounds import at_rate
 from manyheads.engines.client_data import ClientData
-from manyheads.engines.cohort import LocalCohort, fine_tuned
+from manyheads.engines.cohort import LocalCohort
+from manyheads.engines.fine_tuning import fine_tuned
 
 HALF = Schedule(kind="step", factor=0.5, every=1)
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from manyheads.core.contract import Batch, Round, Step
 from manyheads.core.errors import UserError
 from manyheads.core.features import Align, ClassFeatures
-from manyheads.core.optim import SGD, FineTune, TorchOptimizer
+from manyheads.core.optim import SGD, TorchOptimizer
 from manyheads.core.products import Leaf
 from manyheads.core.randomness import Purpose, steps_per_pass
 from manyheads.core.trees import State, Tree
@@ -37,7 +37,7 @@ from manyheads.engines.ways import CHAIN_STACK_BELOW, CONVOLVED_STACK_BELOW, STA
 from manyheads.models import Net, TriedModel
 from manyheads.models.chain import Chain
 
-__all__ = ["LocalCohort", "fine_tuned"]
+__all__ = ["LocalCohort"]
 
 
 class LocalCohort:
@@ -284,18 +284,6 @@ class LocalCohort:
             and not self.data.augment
             and visits >= len(self.data.y)
         )
-
-
-def fine_tuned(cohort: LocalCohort, model: TriedModel, params: Tree, tune: FineTune) -> Tree:
-    """The parameters after fine-tuning on each client's training samples."""
-    for chosen in tune.parts:
-        part = params.select(model.params.head) if chosen == "head" else params
-        given = Tree({k: v for k, v in params.items() if k not in part})
-        prox = None if tune.mu is None else (tune.mu, part)
-        params = params | cohort.sgd(
-            part, given=given, opt=tune.opt, batch=tune.batch, epochs=tune.epochs, steps=tune.steps, prox=prox
-        )
-    return params
 
 
 def _cat(trees: Sequence[Tree]) -> Tree:

@@ -13,8 +13,9 @@ from manyheads.core.errors import UserError
 from manyheads.core.optim import FineTune
 from manyheads.core.tasks import Task
 from manyheads.core.trees import Tree
-from manyheads.engines.cohort import LocalCohort, fine_tuned
+from manyheads.engines.cohort import LocalCohort
 from manyheads.engines.evaluation import features_of, outputs_of
+from manyheads.engines.fine_tuning import fine_tuned
 from manyheads.models import TriedModel
 from manyheads.models.memory import SLICE, Memory, mixed, nearest
 

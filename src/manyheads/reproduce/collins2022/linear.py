@@ -15,7 +15,8 @@ from manyheads.core.settings import settings
 from manyheads.core.tasks import Regression
 from manyheads.core.trees import Tree
 from manyheads.engines.client_data import ClientData
-from manyheads.engines.cohort import LocalCohort, fine_tuned
+from manyheads.engines.cohort import LocalCohort
+from manyheads.engines.fine_tuning import fine_tuned
 from manyheads.metrics import principal_angle_distance
 from manyheads.models import LinearRepresentation, build_model
 from manyheads.reproduce.experiment import Experiment
