@@ -53,26 +53,24 @@ CALLS = {
 }
 
 
-@pytest.mark.parametrize("name", CALLS)
-def test_it_is_done_with_one_thread_and_the_program_has_its_own_afterwards(name, run, monkeypatch):
-    monkeypatch.setattr("manyheads.theory.as_dict", lambda paper: {})
+@pytest.fixture
+def three_threads():
     before = torch.get_num_threads()
     torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_it_is_done_with_one_thread_and_the_program_has_its_own_afterwards(name, run, three_threads, monkeypatch):
+    monkeypatch.setattr("manyheads.theory.as_dict", lambda paper: {})
     SEEN.clear()
-    try:
-        CALLS[name](run)
-        assert torch.get_num_threads() == 3
-    finally:
-        torch.set_num_threads(before)
+    CALLS[name](run)
+    assert torch.get_num_threads() == 3
     assert set(SEEN) == {1}
 
 
-def test_after_an_error_too():
-    before = torch.get_num_threads()
-    torch.set_num_threads(3)
-    try:
-        with pytest.raises(KeyError), one_thread():
-            raise KeyError
-        assert torch.get_num_threads() == 3
-    finally:
-        torch.set_num_threads(before)
+def test_after_an_error_too(three_threads):
+    with pytest.raises(KeyError), one_thread():
+        raise KeyError
+    assert torch.get_num_threads() == 3

@@ -9,7 +9,6 @@ from itertools import count
 from pathlib import Path
 from typing import Annotated, Any
 
-import torch
 import typer
 
 from manyheads.cli.formats import Formats, formats_of
@@ -60,7 +59,6 @@ def export(
     """
     chosen = formats_of(format, "format")
     import_own(algorithm=algorithm, model=model)
-    torch.set_num_threads(1)  # operations are too small for several threads to help
     errors = Plain(stderr=True)
     trained = load(run, say=lambda words: errors.print(f"warning: {words}"))
     sites = site_names(trained) if site == ALL else [site]

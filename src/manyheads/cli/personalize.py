@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-import torch
 import typer
 from rich.text import Text
 
@@ -91,7 +90,6 @@ def personalize(
     exports, sizes = formats_of(export, "export"), _numbers(curve)
     import_own(algorithm=algorithm, model=model)
     check_place(out)
-    torch.set_num_threads(1)  # operations are too small for several threads to help
     errors = Plain(stderr=True)
     with errors.status("reading the run") as status:
 

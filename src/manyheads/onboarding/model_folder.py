@@ -29,6 +29,7 @@ from manyheads.core.settings import as_dict
 from manyheads.core.tasks import Survival
 from manyheads.data import Encoding, Samples
 from manyheads.engines.client_data import ClientData
+from manyheads.engines.threads import one_thread
 from manyheads.onboarding.export import FORMATS, available, export
 from manyheads.onboarding.personalize import Personal
 
@@ -46,6 +47,7 @@ def check_place(out: Path) -> None:
         raise UserError(f"{out} exists already", where="out", fix="choose another --out")
 
 
+@one_thread()
 def save_personal(
     personal: Personal, out: str | Path, exports: Sequence[str] | None = None, command: str = ""
 ) -> dict[str, Any]:
