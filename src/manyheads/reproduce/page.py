@@ -59,8 +59,8 @@ def _section(result: Result, pictures: str) -> Iterator[str]:
     smaller = f" Not the paper's scale: {result.smaller}." if result.smaller else ""
     missing = f" Not run: {_listed(result.missing)}." if result.missing else ""
     missing += f" Diverged: {_listed(result.diverged)}." if result.diverged else ""
-    minutes = f"{result.minutes:.0f}" if result.minutes >= 1 else f"{result.minutes:.1f}"
-    yield f"Scale `{result.scale}`, {result.repetitions}, {minutes} minutes of work.{smaller}{missing}\n\n"
+    minutes = plural(round(result.minutes), "minute", "minutes") if result.minutes >= 1 else "less than a minute"
+    yield f"Scale `{result.scale}`, {result.repetitions}, {minutes} of work.{smaller}{missing}\n\n"
     place = folder_of(Path(pictures), kind.name, result.scale)
     yield f"![{result.title}]({place.as_posix()}/figure.png)\n\n"
     for claim in result.claims:
