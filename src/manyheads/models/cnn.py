@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import Field
-from torch import nn
+from torch import Tensor, nn
 
 from manyheads.core.errors import UserError
 from manyheads.core.settings import settings
@@ -48,11 +48,26 @@ class SixLayerCNN:
     """
 
     name: ClassVar[str] = "cnn-6"
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """of the products in training; with bfloat16, on processors that have it, twice as fast. Predictions are made in float32"""
 
     def build(self, shape: tuple[int, ...], outputs: int) -> tuple[nn.Module, str]:
         widths = pairwise((shape[0], 32, 64, 128))
         convolutions = [layer for i, o in widths for layer in _block(i, o, o, kernel=3, padding=1)]
-        return _chain(self.name, shape, convolutions, (512, 512), [nn.Linear(512, outputs)])
+        module, head = _chain(self.name, shape, convolutions, (512, 512), [nn.Linear(512, outputs)])
+        return (module if self.precision == "float32" else _Bfloat16(*module)), head
+
+
+class _Bfloat16(nn.Sequential):
+    """Layers that are trained with products in bfloat16, except the last; parameters and predictions stay as they are."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        *body, head = self
+        before = x.dtype
+        with torch.autocast(x.device.type, torch.bfloat16, enabled=self.training):
+            for layer in body:
+                x = layer(x)
+        return head(x.to(before))
 
 
 def _block(*channels: int, kernel: int, padding: int = 0) -> list[nn.Module]:
@@ -65,7 +80,7 @@ def _block(*channels: int, kernel: int, padding: int = 0) -> list[nn.Module]:
 
 def _chain(
     name: str, shape: tuple[int, ...], convolutions: list[nn.Module], hidden: tuple[int, ...], top: list[nn.Module]
-) -> tuple[nn.Module, str]:
+) -> tuple[nn.Sequential, str]:
     """Convolutions, hidden linear layers sized to their output, and the top layers, of which the last is the head."""
     layers = [*convolutions, nn.Flatten()]
     for i, o in pairwise((_features(name, shape, convolutions), *hidden)):

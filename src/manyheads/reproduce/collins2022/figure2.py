@@ -12,7 +12,7 @@ from manyheads.core.settings import settings
 from manyheads.engines.client_data import ClientData
 from manyheads.metrics import layer_cka
 from manyheads.reproduce.claims import Claim, above_by_units
-from manyheads.reproduce.collins2022.networks import QUICK, STEPS, TUNE, line_of, network_config
+from manyheads.reproduce.collins2022.networks import QUICK, REDUCED, STEPS, TUNE, Precision, line_of, network_config
 from manyheads.reproduce.drawing import banded, row
 from manyheads.reproduce.experiment import Experiment, Facts, Measured, Place, Scale, register
 from manyheads.reproduce.training import recipe_of, trained
@@ -41,13 +41,15 @@ class Figure2(Experiment):
         the paper gives the number of layers and of features only."""
     scales: ClassVar[Mapping[Scale, Mapping[str, Any]]] = {
         "quick": {"steps": QUICK},
-        "reduced": {"steps": STEPS // 10},
+        "reduced": REDUCED,
         "paper": {},
     }
     minutes: ClassVar[Mapping[Scale, float]] = {"quick": 5, "reduced": 50, "paper": 500}
 
     steps: Annotated[int, Field(ge=1)] = STEPS
     """local steps of a model, T tau"""
+    precision: Precision = "float32"
+    """of the products in training"""
     taus: tuple[int, ...] = (50, 1)
     new_clients: Annotated[int, Field(ge=1)] = 5
 
@@ -60,7 +62,9 @@ class Figure2(Experiment):
     def config(self, part: str, seed: int) -> Config:
         """The run of a part; Figure 5's right panel goes on from the same ones."""
         split = {"name": "class-split", "per_client": 5, "train_classes": 100, "new_clients": self.new_clients}
-        return network_config("cifar100", split, 100, int(part.split()[1]), self.steps, seed, new_data="cifar10")
+        return network_config(
+            "cifar100", split, 100, int(part.split()[1]), self.steps, seed, self.precision, new_data="cifar10"
+        )
 
     def recipe(self, part: str, seed: int) -> Facts:
         return recipe_of(self.config(part, seed))

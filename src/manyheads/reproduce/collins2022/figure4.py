@@ -15,7 +15,7 @@ from manyheads.engines.client_data import ClientData
 from manyheads.engines.workbench import tried_on
 from manyheads.metrics import class_cosine_similarity
 from manyheads.reproduce.claims import Claim, above_by_units, holds
-from manyheads.reproduce.collins2022.networks import QUICK, STEPS, line_of, network_config
+from manyheads.reproduce.collins2022.networks import QUICK, REDUCED, STEPS, Precision, line_of, network_config
 from manyheads.reproduce.drawing import matrix
 from manyheads.reproduce.experiment import Experiment, Facts, Measured, Place, Scale, register
 from manyheads.reproduce.training import recipe_of, trained
@@ -53,13 +53,15 @@ class Figure4(Experiment):
         of local steps in all."""
     scales: ClassVar[Mapping[Scale, Mapping[str, Any]]] = {
         "quick": {"steps": QUICK, "taus": (1, 50)},
-        "reduced": {"steps": STEPS // 10},
+        "reduced": REDUCED,
         "paper": {},
     }
     minutes: ClassVar[Mapping[Scale, float]] = {"quick": 3, "reduced": 100, "paper": 1000}
 
     steps: Annotated[int, Field(ge=1)] = STEPS
     """local steps of a model, T tau"""
+    precision: Precision = "float32"
+    """of the products in training"""
     taus: tuple[int, ...] = (1, 10, 30, 50)
     pairs: Annotated[int, Field(ge=2)] = 25
 
@@ -71,7 +73,7 @@ class Figure4(Experiment):
 
     def _config(self, part: str, seed: int) -> Config:
         split = {"name": "dirichlet-shares", "alpha": 0.6, "samples": 500}
-        return network_config("cifar10", split, 100, int(part.split()[1]), self.steps, seed)
+        return network_config("cifar10", split, 100, int(part.split()[1]), self.steps, seed, self.precision)
 
     def recipe(self, part: str, seed: int) -> Facts:
         return recipe_of(self._config(part, seed)) | {"pairs": self.pairs}

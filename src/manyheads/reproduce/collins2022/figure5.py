@@ -14,7 +14,7 @@ from manyheads.core.settings import settings
 from manyheads.data import source_of
 from manyheads.metrics import METRICS
 from manyheads.reproduce.claims import Claim, above_by_units
-from manyheads.reproduce.collins2022.networks import QUICK, STEPS, TUNE, line_of, network_config
+from manyheads.reproduce.collins2022.networks import QUICK, REDUCED, STEPS, TUNE, Precision, line_of, network_config
 from manyheads.reproduce.drawing import banded, row
 from manyheads.reproduce.experiment import Experiment, Facts, Measured, Place, Scale, register
 from manyheads.reproduce.training import recipe_of, trained
@@ -42,7 +42,7 @@ class Figure5(Experiment):
         clients; bands over trials. The values of C and n are read off the paper's figure as far as it shows them."""
     scales: ClassVar[Mapping[Scale, Mapping[str, Any]]] = {
         "quick": {"steps": QUICK, "classes": (5,), "samples": (50, 100, 500), "seeds": 1},
-        "reduced": {"steps": STEPS // 10, "classes": (5,), "seeds": 1},
+        "reduced": REDUCED | {"classes": (5,), "seeds": 1},
         "paper": {},
     }
     minutes: ClassVar[Mapping[Scale, float]] = {"quick": 7, "reduced": 110, "paper": 12000}
@@ -50,6 +50,8 @@ class Figure5(Experiment):
     seeds: int = 5
     steps: Annotated[int, Field(ge=1)] = STEPS
     """local steps of a model, T tau"""
+    precision: Precision = "float32"
+    """of the products in training"""
     classes: tuple[int, ...] = (2, 5, 20)
     """classes of a training client, C"""
     samples: tuple[int, ...] = (50, 100, 200, 300, 400, 500)
@@ -68,7 +70,7 @@ class Figure5(Experiment):
         split = {"name": "class-split", "per_client": int(c), "new_clients": self.new_clients}
         clients, new = (80, "") if panel == "new classes" else (100, "cifar10")
         split["train_classes"] = clients
-        return network_config("cifar100", split, clients, int(tau), self.steps, seed, new_data=new)
+        return network_config("cifar100", split, clients, int(tau), self.steps, seed, self.precision, new_data=new)
 
     def recipe(self, part: str, seed: int) -> Facts:
         return recipe_of(self._config(part, seed)) | {"samples": list(self.samples)}

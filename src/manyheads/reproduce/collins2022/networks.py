@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from manyheads.core.optim import FineTune
 from manyheads.run import Evaluate
 from manyheads.run.config import Config
 
-__all__ = ["QUICK", "STEPS", "TUNE", "line_of", "network_config"]
+__all__ = ["QUICK", "REDUCED", "STEPS", "TUNE", "Precision", "line_of", "network_config"]
+
+Precision = Literal["float32", "bfloat16"]
 
 STEPS = 125_000
 """local steps of every model in the paper, T tau"""
 QUICK = STEPS // 250
 """at the quick scale: ten rounds of 50 steps"""
+REDUCED: dict[str, Any] = {"steps": STEPS // 10, "precision": "bfloat16"}
+"""a tenth of the steps, each in half the time"""
 RATE, DECAY = 0.1, 1e-4
 TUNE = FineTune(scope="all", epochs=10, batch=10, lr=RATE, momentum=0.5, weight_decay=DECAY)
 """ten epochs of SGD on all that a new client has, with the settings of the training"""
 
 
 def network_config(
-    data: str, partition: dict[str, Any], clients: int, tau: int, steps: int, seed: int, new_data: str = ""
+    data: str,
+    partition: dict[str, Any],
+    clients: int,
+    tau: int,
+    steps: int,
+    seed: int,
+    precision: Precision,
+    new_data: str = "",
 ) -> Config:
     """A run of ``steps`` local steps in all, a tenth of the clients in each round."""
+    model = {"name": "cnn-6"} | ({} if precision == "float32" else {"precision": precision})
     sgd = {"lr": RATE, "momentum": 0.5, "weight_decay": DECAY}
     fedavg = {"name": "fedavg", "steps": tau, "batch": 10, "sgd": sgd}
     dsgd = {"name": "dsgd", "batch": 10, "lr": RATE, "weight_decay": DECAY}  # with one step, momentum is never used
@@ -34,7 +46,7 @@ def network_config(
         participation=0.1,
         rounds=rounds,
         seed=seed,
-        model={"name": "cnn-6"},
+        model=model,
         algorithm=dsgd if tau == 1 else fedavg,
         new_data=new_data,
         evaluate=Evaluate(every=rounds),
