@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from manyheads import Engine, FedAvg, Federation, UserError, simulate
+from manyheads import Engine, FedAvg, Federation, FedRep, UserError, simulate
 from manyheads.core.randomness import Purpose, torch_seeded
 from manyheads.models import (
     LSTM,
@@ -121,6 +121,39 @@ def test_dropout_is_for_training_only():
         assert not torch.equal(model.net(x), model.net(x))
     model.module.eval()
     assert torch.equal(model.net(x), model.net(x))
+
+
+def test_bfloat16_is_for_the_products_of_training():
+    plain, fast = (build_model(SixLayerCNN(precision=p), CIFAR, 10, seed=0) for p in ("float32", "bfloat16"))
+    for (
+        layer
+    ) in plain.module:  # weights through which an image's signal does not fade, as it does through the first ones
+        if hasattr(layer, "weight"):
+            nn.init.kaiming_normal_(layer.weight, generator=torch.Generator().manual_seed(0))
+    fast.module.load_state_dict(plain.module.state_dict())
+    x, y = torch.randn(4, *CIFAR, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1, 2, 3])
+    out, grads = [], []
+    for model in (plain, fast):
+        model.module.train()
+        out.append(model.net(x))
+        loss = nn.functional.cross_entropy(out[-1], y)
+        grads.append(torch.autograd.grad(loss, list(model.module.parameters())))
+    assert 0 < (out[1] - out[0]).norm() < 0.02 * out[0].norm()  # bfloat16 has eight binary digits
+    for exact, rounded in zip(*grads, strict=True):
+        assert rounded.dtype == torch.float32
+        assert (rounded - exact).norm() < 0.3 * exact.norm()  # of a few images; here and there a ReLU is switched
+    assert torch.equal(*(model.module.eval()(x) for model in (plain, fast)))
+
+
+def test_what_bfloat16_trains_is_nearly_what_float32_does():
+    federation, learned = pictures(), []
+    for precision in ("float32", "bfloat16"):
+        model = build_model(SixLayerCNN(precision=precision), federation.sample_shape, 3, seed=0)
+        run = simulate(FedRep(head_epochs=2, body_epochs=1, batch=3), model, federation, rounds=2)
+        moved = run.client_model(0)
+        learned.append(torch.cat([(moved[name] - start).flatten() for name, start in model.params.all.items()]))
+    exact, rounded = learned
+    assert 0 < (rounded - exact).norm() < 0.02 * exact.norm()
 
 
 @pytest.mark.parametrize(
