@@ -7,8 +7,9 @@ import torch
 from problems import ConvNet, images, ragged, small_net
 from torch import nn
 
-from manyheads import Engine, FedAvg, FedRep, Local, Model, UserError, simulate
+from manyheads import Engine, FedAvg, FedPAC, FedRep, Local, Model, UserError, simulate
 from manyheads.core.tasks import task_named
+from manyheads.data import Classes, Digits, federate
 from manyheads.models import MLP, MODELS, LinearRepresentation, Net, build_model
 
 
@@ -27,6 +28,18 @@ class Scaled(nn.Module):
     def forward(self, x):
         out = self.head(self.body(x).tanh())
         return out.div_(10) if self.in_place else out / 10
+
+
+class InBfloat16(nn.Module):
+    """A model whose author runs it in a lower precision."""
+
+    def __init__(self, enabled: bool = True) -> None:
+        super().__init__()
+        self.body, self.head, self.enabled = nn.Linear(64, 32), nn.Linear(32, 10), enabled
+
+    def forward(self, x):
+        with torch.autocast(x.device.type, torch.bfloat16, enabled=self.enabled):
+            return self.head(self.body(x).tanh())
 
 
 class Returns(nn.Module):
@@ -324,6 +337,20 @@ def test_the_head_on_the_features_is_the_whole_model(module, head, shape):
     own = copy.deepcopy(module)
     own.load_state_dict(other)
     torch.testing.assert_close(out, own(x), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("algorithm", [FedRep(head_epochs=3), FedPAC()], ids=lambda a: a.name)
+def test_a_head_is_trained_on_features_of_a_lower_precision(algorithm):
+    federation = federate(Digits().pool(0), Classes(3), clients=6, seed=0)
+    torch.manual_seed(0)
+    start, learned = InBfloat16().state_dict(), []
+    for enabled in (False, True):
+        module = InBfloat16(enabled)
+        module.load_state_dict(start)
+        run = simulate(algorithm, Model(module, "head"), federation, rounds=2)
+        learned.append(torch.cat([(run.client_model(0)[name] - value).flatten() for name, value in start.items()]))
+    exact, rounded = learned
+    assert 0 < (rounded - exact).norm() < 0.05 * exact.norm()
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,13 @@ def test_cka_is_that_of_the_features(digits):
     assert series(run, "cka")[0] == pytest.approx(linear_cka(now, before), abs=0.02)  # 256 of the samples
 
 
+def test_features_are_compared_as_they_are_in_predictions_without_dropout(digits):
+    layers = (torch.nn.Linear(64, 16), torch.nn.ReLU(), torch.nn.Dropout(0.8), torch.nn.Linear(16, 10))
+    model = Model(torch.nn.Sequential(*layers))
+    run = simulate(FedAvg(sgd=SGD(lr=1e-9)), model, digits, rounds=2, monitor=["cka"])
+    assert series(run, "cka") == pytest.approx([1, 1], abs=1e-6)
+
+
 def test_what_a_method_does_not_have_is_none(digits):
     bodies = simulate(FedRep(), "mlp", digits, rounds=1, monitor=MODELS)  # no whole model travels
     assert set(bodies.history[0]["monitors"].values()) == {None}

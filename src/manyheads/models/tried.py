@@ -46,10 +46,14 @@ class TriedModel:
 
     @contextmanager
     def seen_features(self) -> Iterator[list[Tensor]]:
-        """The inputs of the head in the passes that are made within, one after the other."""
+        """The inputs of the head in the passes that are made within, one after the other.
+
+        They are of the parameters' type, as the head alone needs them, also where the body ran in a lower precision.
+        """
         assert self.head_net is not None
         seen: list[Tensor] = []
-        hook = self.head_net.module.register_forward_pre_hook(lambda _m, args: seen.append(args[0]))
+        like = next(iter(self.params.all.values()))
+        hook = self.head_net.module.register_forward_pre_hook(lambda _m, args: seen.append(args[0].to(like.dtype)))
         try:
             yield seen
         finally:

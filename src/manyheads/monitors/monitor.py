@@ -57,8 +57,10 @@ class Monitors:
     ) -> None:
         found = {m.name: m for m in (MONITORS.find(name, where="monitor") for name in names)}
         self._monitors = [monitor(algorithm, model, federation, seed) for monitor in found.values()]
+        self._module = model.module
 
     def __call__(self, end: RoundEnd) -> dict[str, float | None]:
+        self._module.eval()  # what is compared is what predicts
         return {monitor.name: self._value(monitor, end) for monitor in self._monitors}
 
     @staticmethod

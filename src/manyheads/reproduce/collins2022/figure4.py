@@ -84,6 +84,7 @@ class Figure4(Experiment):
         rows = np.concatenate([np.flatnonzero(y == label)[: self.pairs] for label in range(federation.outputs)])
         few = type(federation.test)(federation.test.x[rows], y[rows], np.array([0, len(rows)]))
         model = tried_on(run.model, federation)
+        model.module.eval()
         like = next(iter(run.model.params.all.values()))
         x = ClientData.of(few, federation.task, like, federation.scaling).x
         features = model.features(run.client_model(0, "global"), x).flatten(1)
