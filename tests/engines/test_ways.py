@@ -6,6 +6,7 @@ import pytest
 import torch
 from problems import ConvNet, images
 from torch import nn
+from torch.nn import functional
 
 from manyheads import APFL, FedAvg, FedRep, Model, simulate
 from manyheads.engines import cohort
@@ -58,3 +59,35 @@ def test_the_work_of_convolutions_by_hand():
     assert Model(ConvNet(), head="out").tried(x, "classification", 3).convolved == 2 * 4 * 2 * 2 * 9 / 3
     flat = nn.Sequential(nn.Flatten(), nn.Linear(16, 3))
     assert Model(flat, head="1").tried(x, "classification", 3).convolved == 0
+
+
+class ByKeywords(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(4, 4, 3, 3))
+
+    def forward(self, x):
+        return functional.conv2d(input=x, weight=self.weight, padding="same")
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape"),
+    [
+        (nn.Conv2d(4, 6, 3, stride=2, groups=2), (4, 9, 9)),
+        (nn.Conv1d(4, 6, 3, padding=1, dilation=2), (4, 11)),
+        (nn.Conv3d(2, 3, 2), (2, 5, 5, 5)),
+        (nn.Conv2d(3, 6, 3, padding="same", padding_mode="circular"), (3, 9, 9)),
+        (nn.ConvTranspose2d(4, 6, 3, stride=2, groups=2), (4, 9, 9)),
+        (ByKeywords(), (4, 7, 7)),
+    ],
+    ids=["strided groups", "dilated", "of a volume", "circular", "transposed", "called by keywords"],
+)
+def test_the_work_of_convolutions_is_what_torchs_own_counter_finds(layer, shape):
+    from torch.utils.flop_counter import FlopCounterMode
+
+    x = torch.zeros(1, *shape)
+    with FlopCounterMode(display=False) as counter:
+        width = layer(x).numel()
+    net = nn.Sequential(layer, nn.Flatten(), nn.Linear(width, 3))
+    (operations,) = (n for op, n in counter.get_flop_counts()["Global"].items() if "convolution" in str(op))
+    assert Model(net).tried(torch.zeros(2, *shape), "classification", 3).convolved == operations / 2
