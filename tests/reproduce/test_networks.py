@@ -114,3 +114,23 @@ def test_more_epochs_are_judged_seed_by_seed_and_a_small_rise_is_undecided():
     for seed in range(3):
         found["FedAvg, E 2"][seed] = {"error": 20.0 * seed - 1}
     assert experiment.claims(found)[1].verdict == "not reproduced"
+
+
+def test_networks_that_have_learned_nothing_decide_nothing_about_what_is_kept():
+    experiment = EXPERIMENTS.find("collins2022.figure2")()
+    found = {part: {0: facts("collins2022.figure2", part, True)} for part in experiment.parts()}
+    found["tau 50"][0]["accuracy"] = 0.011
+    (claim,) = experiment.claims(found)
+    assert claim.verdict == "undecided"
+    assert "FedAvg, 50 local steps has an accuracy of 1.1 %, where chance is 1 %" in claim.reason
+    assert "D-SGD" not in claim.reason
+
+
+def test_a_line_at_chance_is_named():
+    experiment = EXPERIMENTS.find("collins2022.figure5")(classes=(5,))
+    found = {part: {0: facts("collins2022.figure5", part, True)} for part in experiment.parts()}
+    assert experiment.claims(found)[0].reason == ""
+    found["new data, C 5, tau 1"][0]["accuracies"] = [[0.1] * 5] * 6
+    (claim,) = experiment.claims(found)
+    assert claim.verdict == "reproduced"
+    assert "D-SGD (C 5) has an accuracy of 10.0 %, where chance is 10 % even after fine-tuning" in claim.reason

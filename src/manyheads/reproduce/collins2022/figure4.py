@@ -15,7 +15,16 @@ from manyheads.engines.client_data import ClientData
 from manyheads.engines.workbench import tried_on
 from manyheads.metrics import class_cosine_similarity
 from manyheads.reproduce.claims import Claim, above_by_units, holds
-from manyheads.reproduce.collins2022.networks import QUICK, REDUCED, STEPS, Precision, line_of, network_config
+from manyheads.reproduce.collins2022.linear import tau_of
+from manyheads.reproduce.collins2022.networks import (
+    QUICK,
+    REDUCED,
+    STEPS,
+    Precision,
+    line_of,
+    network_config,
+    untrained,
+)
 from manyheads.reproduce.drawing import matrix
 from manyheads.reproduce.experiment import Experiment, Facts, Measured, Place, Scale, register
 from manyheads.reproduce.training import recipe_of, trained
@@ -73,7 +82,7 @@ class Figure4(Experiment):
 
     def _config(self, part: str, seed: int) -> Config:
         split = {"name": "dirichlet-shares", "alpha": 0.6, "samples": 500}
-        return network_config("cifar10", split, 100, int(part.split()[1]), self.steps, seed, self.precision)
+        return network_config("cifar10", split, 100, tau_of(part), self.steps, seed, self.precision)
 
     def recipe(self, part: str, seed: int) -> Facts:
         return recipe_of(self._config(part, seed)) | {"pairs": self.pairs}
@@ -93,8 +102,7 @@ class Figure4(Experiment):
 
     def claims(self, found: Measured) -> list[Claim]:
         by_tau = {
-            int(part.split()[1]): [contrast(facts["similarity"]) for facts in runs.values()]
-            for part, runs in found.items()
+            tau_of(part): [contrast(facts["similarity"]) for facts in runs.values()] for part, runs in found.items()
         }
         taus = sorted(by_tau)
         grows = [
@@ -104,8 +112,9 @@ class Figure4(Experiment):
         none = [
             holds("D-SGD: diagonal minus the rest is below 0.1", bool(np.mean(by_tau[1]) < NONE), f"{np.mean(by_tau[1]):.3f}")
         ] if 1 in by_tau else []  # fmt: skip
+        reached = {line_of(tau_of(part)): [f["accuracy"] for f in runs.values()] for part, runs in found.items()}
         return [
-            Claim("the diagonal stands out more with more local steps", tuple(grows)),
+            Claim("the diagonal stands out more with more local steps", tuple(grows), untrained(reached, classes=10)),
             Claim("D-SGD's matrix has no diagonal", tuple(none)),
         ]
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
+
+import numpy as np
 
 from manyheads.core.optim import FineTune
 from manyheads.run import Evaluate
 from manyheads.run.config import Config
 
-__all__ = ["QUICK", "REDUCED", "STEPS", "TUNE", "Precision", "line_of", "network_config"]
+__all__ = ["QUICK", "REDUCED", "STEPS", "TUNE", "Precision", "line_of", "network_config", "untrained"]
 
 Precision = Literal["float32", "bfloat16"]
 
@@ -19,6 +22,8 @@ QUICK = STEPS // 250
 REDUCED: dict[str, Any] = {"steps": STEPS // 10, "precision": "bfloat16"}
 """a tenth of the steps, each in half the time"""
 RATE, DECAY = 0.1, 1e-4
+HARDLY = 1.5
+"""times chance, below which an accuracy is hardly better than it"""
 TUNE = FineTune(scope="all", epochs=10, batch=10, lr=RATE, momentum=0.5, weight_decay=DECAY)
 """ten epochs of SGD on all that a new client has, with the settings of the training"""
 
@@ -51,6 +56,17 @@ def network_config(
         new_data=new_data,
         evaluate=Evaluate(every=rounds),
     )
+
+
+def untrained(accuracies: Mapping[str, Sequence[float]], classes: int) -> str:
+    """Which lines, of those with these accuracies over seeds, are hardly better than chance, as a reason; empty if none.
+
+    >>> untrained({"D-SGD": [0.2], "FedAvg": [0.11]}, classes=10)
+    'after so few steps FedAvg has an accuracy of 11.0 %, where chance is 10 %'
+    """
+    means = {line: float(np.mean(values)) for line, values in accuracies.items()}
+    idle = [f"{line} has an accuracy of {100 * mean:.1f} %" for line, mean in means.items() if mean < HARDLY / classes]
+    return f"after so few steps {' and '.join(idle)}, where chance is {100 / classes:g} %" if idle else ""
 
 
 def line_of(tau: int) -> str:
