@@ -48,6 +48,9 @@ class SixLayerCNN:
     """
 
     name: ClassVar[str] = "cnn-6"
+    init: Literal["torch", "he"] = "torch"
+    """first weights: torch's, through which the signal of an image fades from layer to layer, or those of He et al. 2015 for all
+    layers but the head, through which it does not"""
     precision: Literal["float32", "bfloat16"] = "float32"
     """of the products in training; with bfloat16, on processors that have it, twice as fast. Predictions are made in float32"""
 
@@ -55,6 +58,8 @@ class SixLayerCNN:
         widths = pairwise((shape[0], 32, 64, 128))
         convolutions = [layer for i, o in widths for layer in _block(i, o, o, kernel=3, padding=1)]
         module, head = _chain(self.name, shape, convolutions, (512, 512), [nn.Linear(512, outputs)])
+        if self.init == "he":
+            _he(module[:-1])
         return (module if self.precision == "float32" else _Bfloat16(*module)), head
 
 
@@ -87,6 +92,14 @@ def _chain(
         layers += [nn.Linear(i, o), nn.ReLU()]
     layers += top
     return nn.Sequential(*layers), str(len(layers) - 1)
+
+
+def _he(layers: nn.Sequential) -> None:
+    """Weights of variance 2 / inputs and no bias: followed by ReLU, outputs are as large as inputs."""
+    for layer in layers:
+        if isinstance(layer, nn.Conv2d | nn.Linear):
+            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+            nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
 
 
 def _features(name: str, shape: tuple[int, ...], convolutions: list[nn.Module]) -> int:

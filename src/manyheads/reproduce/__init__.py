@@ -21,6 +21,7 @@ for _name in (
     "collins2022.figure3",
     "collins2022.figure4",
     "collins2022.figure5",
+    "collins2022.rates",
     "deng2022.figure1",
     "deng2022.figure2",
     "deng2022.figure3",

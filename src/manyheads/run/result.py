@@ -160,13 +160,13 @@ class Run:
         return self._bench(federation).predictions(self._last_round(federation), what, self.server, members, kept)
 
     @one_thread()
-    def new_predictions(self, federation: Federation, tune: FineTune) -> Predictions:
-        """The predictions of the new clients of a federation for their test samples, after fine-tuning by ``tune``.
+    def new_predictions(self, federation: Federation, tune: FineTune, split: Split = "test") -> Predictions:
+        """The predictions of the new clients of a federation for their samples, after fine-tuning by ``tune``.
 
         The federation may be another one than the run's, with other new clients or other samples of theirs.
         """
         members, kept = self._newcomers(federation)
-        what = Evaluation(self.training.evaluate.kind(self.algorithm), tune, "test", new=True)
+        what = Evaluation(self.training.evaluate.kind(self.algorithm), tune, split, new=True)
         return self._bench(federation).predictions(self._last_round(federation), what, self.server, members, kept)
 
     @one_thread()

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from pydantic import Field
 
-from manyheads.core.settings import settings
+from manyheads.core.settings import as_dict, settings
 from manyheads.engines.client_data import ClientData
 from manyheads.metrics import layer_cka
 from manyheads.reproduce.claims import Claim, above_by_units
@@ -78,7 +78,7 @@ class Figure2(Experiment):
         )
 
     def recipe(self, part: str, seed: int) -> Facts:
-        return recipe_of(self.config(part, seed))
+        return recipe_of(self.config(part, seed)) | {"tune": as_dict(TUNE)}
 
     def measure(self, part: str, seed: int, place: Place) -> Facts:
         run, federation = trained(self.config(part, seed), place)

@@ -11,8 +11,6 @@ import numpy as np
 from pydantic import Field
 
 from manyheads.core.settings import settings
-from manyheads.engines.client_data import ClientData
-from manyheads.engines.workbench import tried_on
 from manyheads.metrics import class_cosine_similarity
 from manyheads.reproduce.claims import Claim, above_by_units, holds
 from manyheads.reproduce.collins2022.linear import tau_of
@@ -23,6 +21,7 @@ from manyheads.reproduce.collins2022.networks import (
     Precision,
     line_of,
     network_config,
+    shared_features,
     untrained,
 )
 from manyheads.reproduce.drawing import matrix
@@ -91,12 +90,7 @@ class Figure4(Experiment):
         run, federation = trained(self._config(part, seed), place)
         y = federation.test.y
         rows = np.concatenate([np.flatnonzero(y == label)[: self.pairs] for label in range(federation.outputs)])
-        few = type(federation.test)(federation.test.x[rows], y[rows], np.array([0, len(rows)]))
-        model = tried_on(run.model, federation)
-        model.module.eval()
-        like = next(iter(run.model.params.all.values()))
-        x = ClientData.of(few, federation.task, like, federation.scaling).x
-        features = model.features(run.client_model(0, "global"), x).flatten(1)
+        features = shared_features(run, federation, rows)
         similarity = class_cosine_similarity(features, y[rows], self.pairs, distinct=True)
         return {"similarity": similarity.tolist(), "accuracy": run.accuracy}
 

@@ -10,7 +10,7 @@ import altair as alt
 import numpy as np
 from pydantic import Field
 
-from manyheads.core.settings import settings
+from manyheads.core.settings import as_dict, settings
 from manyheads.data import source_of
 from manyheads.metrics import METRICS
 from manyheads.reproduce.claims import Claim, above_by_units
@@ -80,7 +80,7 @@ class Figure5(Experiment):
         return network_config("cifar100", split, clients, int(tau), self.steps, seed, self.precision, new_data=new)
 
     def recipe(self, part: str, seed: int) -> Facts:
-        return recipe_of(self._config(part, seed)) | {"samples": list(self.samples)}
+        return recipe_of(self._config(part, seed)) | {"samples": list(self.samples), "tune": as_dict(TUNE)}
 
     def measure(self, part: str, seed: int, place: Place) -> Facts:
         config = self._config(part, seed)

@@ -6,12 +6,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
+from torch import Tensor
 
 from manyheads.core.optim import FineTune
-from manyheads.run import Evaluate
+from manyheads.data import Federation
+from manyheads.engines.client_data import ClientData
+from manyheads.engines.workbench import tried_on
+from manyheads.run import Evaluate, Run
 from manyheads.run.config import Config
 
-__all__ = ["QUICK", "REDUCED", "STEPS", "TUNE", "Precision", "line_of", "network_config", "untrained"]
+__all__ = [
+    "FEDAVG_RATE", "GRID", "QUICK", "RATE", "REDUCED", "STEPS", "TUNE", "Precision",
+    "line_of", "network_config", "shared_features", "untrained",
+]  # fmt: skip
 
 Precision = Literal["float32", "bfloat16"]
 
@@ -21,14 +28,16 @@ QUICK = STEPS // 250
 """at the quick scale: ten rounds of 50 steps"""
 REDUCED: dict[str, Any] = {"steps": STEPS // 10, "precision": "bfloat16"}
 """a tenth of the steps, each in half the time"""
+GRID = (0.5, 0.1, 0.05, 0.01, 0.005)
+"""the step sizes of which the paper took the one with the lowest training loss: 0.1, for all models"""
+RATE, FEDAVG_RATE = 0.1, 0.01
+"""of D-SGD and fine-tuning, and of FedAvg; chosen by the training loss, as collins2022.rates shows"""
+INIT = "he"
+"""the network's first weights, which the paper does not tell; chosen in the same way"""
 DECAY = 1e-4
-RATES = {1: 0.1, "more": 0.01}
-"""step sizes by the number of local steps, chosen as the paper chose 0.1 for all of its models: of 0.5, 0.1, 0.05, 0.01 and
-0.005, those with the lowest training loss. With the paper's one, FedAvg's network loses in its first round what its
-features know of an image, and never learns (docs/decisions.md)"""
 HARDLY = 1.5
 """times chance, below which an accuracy is hardly better than it"""
-TUNE = FineTune(scope="all", epochs=10, batch=10, lr=RATES[1], momentum=0.5, weight_decay=DECAY)
+TUNE = FineTune(scope="all", epochs=10, batch=10, lr=RATE, momentum=0.5, weight_decay=DECAY)
 """ten epochs of SGD on all that a new client has, with the settings of the training"""
 
 
@@ -41,12 +50,15 @@ def network_config(
     seed: int,
     precision: Precision,
     new_data: str = "",
+    rate: float | None = None,
+    init: str = INIT,
 ) -> Config:
     """A run of ``steps`` local steps in all, a tenth of the clients in each round."""
-    model = {"name": "cnn-6"} | ({} if precision == "float32" else {"precision": precision})
-    sgd = {"lr": RATES["more"], "momentum": 0.5, "weight_decay": DECAY}
+    rate = rate or (RATE if tau == 1 else FEDAVG_RATE)
+    model = {"name": "cnn-6", "init": init} | ({} if precision == "float32" else {"precision": precision})
+    sgd = {"lr": rate, "momentum": 0.5, "weight_decay": DECAY}
     fedavg = {"name": "fedavg", "steps": tau, "batch": 10, "sgd": sgd}
-    dsgd = {"name": "dsgd", "batch": 10, "lr": RATES[1], "weight_decay": DECAY}  # with one step, momentum is never used
+    dsgd = {"name": "dsgd", "batch": 10, "lr": rate, "weight_decay": DECAY}  # with one step, momentum is never used
     rounds = max(1, steps // tau)
     return Config(
         data={"name": data},
@@ -60,6 +72,17 @@ def network_config(
         new_data=new_data,
         evaluate=Evaluate(every=rounds),
     )
+
+
+def shared_features(run: Run, federation: Federation, rows: np.ndarray) -> Tensor:
+    """What the shared network makes of these test images before its last layer, [images, 512]."""
+    test = federation.test
+    few = type(test)(test.x[rows], test.y[rows], np.array([0, len(rows)]))
+    model = tried_on(run.model, federation)
+    model.module.eval()
+    like = next(iter(run.model.params.all.values()))
+    x = ClientData.of(few, federation.task, like, federation.scaling).x
+    return model.features(run.client_model(0, "global"), x).flatten(1)
 
 
 def untrained(accuracies: Mapping[str, Sequence[float]], classes: int) -> str:
