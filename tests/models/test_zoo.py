@@ -141,7 +141,7 @@ def test_bfloat16_is_for_the_products_of_training():
     assert 0 < (out[1] - out[0]).norm() < 0.02 * out[0].norm()  # bfloat16 has eight binary digits
     for exact, rounded in zip(*grads, strict=True):
         assert rounded.dtype == torch.float32
-        assert (rounded - exact).norm() < 0.3 * exact.norm()  # of a few images; here and there a ReLU is switched
+        assert (rounded - exact).norm() < 0.3 * exact.norm()  # of a few images: here and there a ReLU is switched
     assert torch.equal(*(model.module.eval()(x) for model in (plain, fast)))
 
 

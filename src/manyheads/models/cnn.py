@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Annotated, ClassVar, Literal
 
@@ -59,7 +60,7 @@ class SixLayerCNN:
         convolutions = [layer for i, o in widths for layer in _block(i, o, o, kernel=3, padding=1)]
         module, head = _chain(self.name, shape, convolutions, (512, 512), [nn.Linear(512, outputs)])
         if self.init == "he":
-            _he(module[:-1])
+            _he(list(module)[:-1])
         return (module if self.precision == "float32" else _Bfloat16(*module)), head
 
 
@@ -94,7 +95,7 @@ def _chain(
     return nn.Sequential(*layers), str(len(layers) - 1)
 
 
-def _he(layers: nn.Sequential) -> None:
+def _he(layers: Iterable[nn.Module]) -> None:
     """Weights of variance 2 / inputs and no bias: followed by ReLU, outputs are as large as inputs."""
     for layer in layers:
         if isinstance(layer, nn.Conv2d | nn.Linear):

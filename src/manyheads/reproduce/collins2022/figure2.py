@@ -15,6 +15,7 @@ from manyheads.metrics import layer_cka
 from manyheads.reproduce.claims import Claim, above_by_units
 from manyheads.reproduce.collins2022.linear import tau_of
 from manyheads.reproduce.collins2022.networks import (
+    OURS,
     QUICK,
     REDUCED,
     STEPS,
@@ -44,14 +45,14 @@ class Figure2(Experiment):
 
     name: ClassVar[str] = "collins2022.figure2"
     title: ClassVar[str] = "How much each layer is left alone by fine-tuning on another data set"
-    about: ClassVar[
-        str
-    ] = """The six-layer network trained on CIFAR-100 (100 clients with 5 classes and 500 images each), then fine-tuned
+    about: ClassVar[str] = (
+        """The six-layer network trained on CIFAR-100 (100 clients with 5 classes and 500 images each), then fine-tuned
         for ten epochs on new clients with 500 images of all classes of CIFAR-10. Linear CKA of each layer's outputs before and after
-        fine-tuning, on 500 test images of the new client, mean over five new clients. The widths of the network are our choice;
-        the paper gives the number of layers and of features only."""
+        fine-tuning, on 500 test images of the new client, mean over five new clients."""
+        + OURS
+    )
     scales: ClassVar[Mapping[Scale, Mapping[str, Any]]] = {
-        "quick": {"steps": QUICK},
+        "quick": QUICK,
         "reduced": REDUCED,
         "paper": {},
     }

@@ -15,6 +15,7 @@ from manyheads.metrics import class_cosine_similarity
 from manyheads.reproduce.claims import Claim, above_by_units, holds
 from manyheads.reproduce.collins2022.linear import tau_of
 from manyheads.reproduce.collins2022.networks import (
+    OURS,
     QUICK,
     REDUCED,
     STEPS,
@@ -53,14 +54,15 @@ class Figure4(Experiment):
 
     name: ClassVar[str] = "collins2022.figure4"
     title: ClassVar[str] = "Similarity of features within and between the classes of CIFAR-10"
-    about: ClassVar[
-        str
-    ] = """The six-layer network on CIFAR-10, 100 clients with 500 images each whose class shares are drawn from a
+    about: ClassVar[str] = (
+        """The six-layer network on CIFAR-10, 100 clients with 500 images each whose class shares are drawn from a
         Dirichlet distribution with parameter 0.6. Mean absolute cosine of 25 pairs of features (512, before the last layer) of
         test images for each two classes; on the diagonal, of two different images of the class. Every model makes the same number
         of local steps in all."""
+        + OURS
+    )
     scales: ClassVar[Mapping[Scale, Mapping[str, Any]]] = {
-        "quick": {"steps": QUICK, "taus": (1, 50)},
+        "quick": QUICK | {"taus": (1, 50)},
         "reduced": REDUCED,
         "paper": {},
     }

@@ -15,6 +15,7 @@ from manyheads.data import source_of
 from manyheads.metrics import METRICS
 from manyheads.reproduce.claims import Claim, above_by_units
 from manyheads.reproduce.collins2022.networks import (
+    OURS,
     QUICK,
     REDUCED,
     STEPS,
@@ -41,14 +42,15 @@ class Figure5(Experiment):
 
     name: ClassVar[str] = "collins2022.figure5"
     title: ClassVar[str] = "Accuracy of new clients after fine-tuning on few samples"
-    about: ClassVar[
-        str
-    ] = """The six-layer network trained on CIFAR-100 with C classes and 500 images a client: on 80 clients with the first
+    about: ClassVar[str] = (
+        """The six-layer network trained on CIFAR-100 with C classes and 500 images a client: on 80 clients with the first
         80 classes, then fine-tuned for ten epochs on new clients with n images of the other 20 classes (left, 400 test images); or
         on 100 clients with all classes, then on new clients with n images of CIFAR-10 (right, 2000 test images). Mean over five new
         clients; bands over trials. The values of C and n are read off the paper's figure as far as it shows them."""
+        + OURS
+    )
     scales: ClassVar[Mapping[Scale, Mapping[str, Any]]] = {
-        "quick": {"steps": QUICK, "classes": (5,), "samples": (50, 100, 500), "seeds": 1},
+        "quick": QUICK | {"classes": (5,), "samples": (50, 100, 500), "seeds": 1},
         "reduced": REDUCED | {"classes": (5,), "seeds": 1},
         "paper": {},
     }

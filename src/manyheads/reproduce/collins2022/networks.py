@@ -16,7 +16,7 @@ from manyheads.run import Evaluate, Run
 from manyheads.run.config import Config
 
 __all__ = [
-    "FEDAVG_RATE", "GRID", "QUICK", "RATE", "REDUCED", "STEPS", "TUNE", "Precision",
+    "FEDAVG_RATE", "GRID", "INIT", "OURS", "QUICK", "RATE", "REDUCED", "STEPS", "TUNE", "Precision",
     "line_of", "network_config", "shared_features", "untrained",
 ]  # fmt: skip
 
@@ -24,21 +24,24 @@ Precision = Literal["float32", "bfloat16"]
 
 STEPS = 125_000
 """local steps of every model in the paper, T tau"""
-QUICK = STEPS // 250
-"""at the quick scale: ten rounds of 50 steps"""
+QUICK: dict[str, Any] = {"steps": STEPS // 250, "precision": "bfloat16"}
+"""ten rounds of 50 steps, each in half the time"""
 REDUCED: dict[str, Any] = {"steps": STEPS // 10, "precision": "bfloat16"}
-"""a tenth of the steps, each in half the time"""
+"""a tenth of the steps, likewise"""
 GRID = (0.5, 0.1, 0.05, 0.01, 0.005)
 """the step sizes of which the paper took the one with the lowest training loss: 0.1, for all models"""
 RATE, FEDAVG_RATE = 0.1, 0.01
-"""of D-SGD and fine-tuning, and of FedAvg; chosen by the training loss, as collins2022.rates shows"""
+"""of D-SGD, and of FedAvg; chosen by the training loss, as collins2022.rates shows"""
 INIT = "he"
 """the network's first weights, which the paper does not tell; chosen in the same way"""
 DECAY = 1e-4
+TUNE = FineTune(scope="all", epochs=10, batch=10, lr=RATE, momentum=0.5, weight_decay=DECAY)
+"""ten epochs of SGD on all that a new client has"""
+OURS = f""" The paper gives neither the network's widths nor its first weights, and one step size for all models, 0.1. Ours begin with
+    He's weights; of the paper's step sizes those with the lowest training loss are {FEDAVG_RATE:g} for FedAvg, {RATE:g} for D-SGD and
+    {TUNE.lr:g} for fine-tuning (collins2022.rates)."""
 HARDLY = 1.5
 """times chance, below which an accuracy is hardly better than it"""
-TUNE = FineTune(scope="all", epochs=10, batch=10, lr=RATE, momentum=0.5, weight_decay=DECAY)
-"""ten epochs of SGD on all that a new client has, with the settings of the training"""
 
 
 def network_config(
