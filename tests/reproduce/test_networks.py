@@ -12,6 +12,7 @@ from manyheads.reproduce import EXPERIMENTS
 from manyheads.reproduce.collins2021.columns import COLUMNS, ROWS
 from manyheads.reproduce.collins2021.switches import SWITCHES
 from manyheads.reproduce.collins2021.table1 import Table1, cell_config
+from manyheads.reproduce.collins2022.rates import CHOSEN, PAPERS
 from manyheads.reproduce.records import key_of
 
 NAMES = [
@@ -134,3 +135,20 @@ def test_a_line_at_chance_is_named():
     (claim,) = experiment.claims(found)
     assert claim.verdict == "reproduced"
     assert "D-SGD (C 5) has an accuracy of 10.0 %, where chance is 10 % even after fine-tuning" in claim.reason
+
+
+def test_what_the_figures_take_must_have_the_lowest_training_loss():
+    experiment = EXPERIMENTS.find("collins2022.rates")()
+    found = {part: {0: {"loss": 2.0, "differs": 0.5}} for part in experiment.parts()}
+    for what, choice in CHOSEN.items():
+        found[f"{what}, {choice}"][0]["loss"] = 1.0
+    del found["tau 50, he, step 0.5"]  # it diverged
+    found[PAPERS][0]["differs"] = 0.001
+    assert [claim.verdict for claim in experiment.claims(found)] == ["reproduced", "reproduced"]
+    assert len(experiment.figure(found).to_dict()["hconcat"]) == 2
+    assert {cell.column for cell in experiment.table(found)} == {"0.5", "0.1", "0.05", "0.01", "0.005"}
+    found["tau 1, torch, step 0.05"][0]["loss"] = 0.5
+    found[PAPERS][0]["differs"] = 0.3
+    chosen, lost = experiment.claims(found)
+    assert (chosen.verdict, lost.verdict) == ("partly", "not reproduced")
+    assert chosen.checks[1].evidence == "lowest with torch, step 0.05: 0.500"
