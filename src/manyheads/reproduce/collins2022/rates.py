@@ -76,7 +76,7 @@ class Rates(Experiment):
         return Figure2().needs()
 
     def _config(self, part: str, seed: int) -> Config:
-        split = {"name": "class-split", "per_client": 5, "train_classes": 100}
+        split = {"name": "class-split", "per_client": 5, "train_classes": 100, "new_clients": 0}
         what, init, _ = part.split(", ")
         common = ("cifar100", split, 100, tau_of(what), self.steps, seed + 1)
         return network_config(*common, precision="bfloat16", rate=_rate(part), init=init)
