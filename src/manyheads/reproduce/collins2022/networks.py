@@ -16,7 +16,7 @@ from manyheads.run import Evaluate, Run
 from manyheads.run.config import Config
 
 __all__ = [
-    "FEDAVG_RATE", "GRID", "INIT", "OURS", "QUICK", "RATE", "REDUCED", "STEPS", "TUNE", "Precision",
+    "GRID", "INIT", "LOCAL_RATE", "OURS", "QUICK", "RATE", "REDUCED", "STEPS", "TUNE", "Precision",
     "line_of", "network_config", "shared_features", "untrained",
 ]  # fmt: skip
 
@@ -30,16 +30,16 @@ REDUCED: dict[str, Any] = {"steps": STEPS // 10, "precision": "bfloat16"}
 """a tenth of the steps, likewise"""
 GRID = (0.5, 0.1, 0.05, 0.01, 0.005)
 """the step sizes of which the paper took the one with the lowest training loss: 0.1, for all models"""
-RATE, FEDAVG_RATE = 0.1, 0.01
-"""of D-SGD, and of FedAvg; chosen by the training loss, as collins2022.rates shows"""
+RATE, LOCAL_RATE = 0.1, 0.01
+"""of D-SGD, and of FedAvg and fine-tuning; chosen by the training loss, as collins2022.rates shows"""
 INIT = "he"
 """the network's first weights, which the paper does not tell; chosen in the same way"""
 DECAY = 1e-4
-TUNE = FineTune(scope="all", epochs=10, batch=10, lr=RATE, momentum=0.5, weight_decay=DECAY)
+TUNE = FineTune(scope="all", epochs=10, batch=10, lr=LOCAL_RATE, momentum=0.5, weight_decay=DECAY)
 """ten epochs of SGD on all that a new client has"""
 OURS = f""" The paper gives neither the network's widths nor its first weights, and one step size for all models, 0.1. Ours begin with
-    He's weights; of the paper's step sizes those with the lowest training loss are {FEDAVG_RATE:g} for FedAvg, {RATE:g} for D-SGD and
-    {TUNE.lr:g} for fine-tuning (collins2022.rates)."""
+    He's weights; of the paper's step sizes those with the lowest training loss are {LOCAL_RATE:g} for FedAvg and
+    fine-tuning, {RATE:g} for D-SGD (collins2022.rates)."""
 HARDLY = 1.5
 """times chance, below which an accuracy is hardly better than it"""
 
@@ -57,7 +57,7 @@ def network_config(
     init: str = INIT,
 ) -> Config:
     """A run of ``steps`` local steps in all, a tenth of the clients in each round."""
-    rate = rate or (RATE if tau == 1 else FEDAVG_RATE)
+    rate = rate or (RATE if tau == 1 else LOCAL_RATE)
     model = {"name": "cnn-6", "init": init} | ({} if precision == "float32" else {"precision": precision})
     sgd = {"lr": rate, "momentum": 0.5, "weight_decay": DECAY}
     fedavg = {"name": "fedavg", "steps": tau, "batch": 10, "sgd": sgd}

@@ -16,9 +16,9 @@ from manyheads.reproduce.claims import Claim, holds
 from manyheads.reproduce.collins2022.figure2 import Figure2
 from manyheads.reproduce.collins2022.linear import tau_of
 from manyheads.reproduce.collins2022.networks import (
-    FEDAVG_RATE,
     GRID,
     INIT,
+    LOCAL_RATE,
     RATE,
     TUNE,
     line_of,
@@ -33,7 +33,7 @@ from manyheads.run.config import Config
 __all__ = ["Rates"]
 
 TUNING = "fine-tuning"
-CHOSEN = {"tau 50": f"{INIT}, step {FEDAVG_RATE:g}", "tau 1": f"{INIT}, step {RATE:g}", TUNING: f"step {TUNE.lr:g}"}
+CHOSEN = {"tau 50": f"{INIT}, step {LOCAL_RATE:g}", "tau 1": f"{INIT}, step {RATE:g}", TUNING: f"step {TUNE.lr:g}"}
 """what the figures take"""
 INITS = {"torch": "torch's weights", "he": "He's weights"}
 PAPERS = f"tau 50, torch, step {RATE:g}"
