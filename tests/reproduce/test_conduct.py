@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -137,6 +139,21 @@ def test_an_interruption_keeps_what_is_done(places):
     MEASURED.clear()
     assert done(places).verdict == "reproduced"
     assert MEASURED == [("flat", 1)]
+
+
+def test_the_time_before_an_interruption_counts(places, monkeypatch):
+    ticks = count(step=60)  # a minute at every look
+    clock = SimpleNamespace(monotonic=lambda: float(next(ticks)))
+    monkeypatch.setattr("manyheads.reproduce.conduct.time", clock)
+    FAILS.add(("flat", 1))
+    with pytest.raises(KeyboardInterrupt):
+        done(places)
+    FAILS.clear()
+    seconds = {(r.part, r.seed): r.seconds for r in done(places).records}
+    assert seconds["flat", 1] > seconds["flat", 0] == seconds["steep", 1]
+    again = {(r.part, r.seed): r.seconds for r in done(places, again=True).records}
+    assert again["flat", 1] == seconds["flat", 0]
+    assert not list(places["work"].rglob("*.worked"))
 
 
 def test_some_parts_only(places):

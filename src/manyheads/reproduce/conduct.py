@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from manyheads.core.errors import Damaged, Diverged, UserError, one_of
 from manyheads.core.files import replacing, write_text
@@ -43,6 +43,13 @@ class _Task:
     @property
     def file(self) -> str:
         return f"{re.sub(r'[^a-zA-Z0-9.+-]', '_', self.part)}-s{self.seed}-{self.key}"
+
+
+class _Spent(NamedTuple):
+    """Time that a part has taken, before interruptions too."""
+
+    seconds: float
+    core_seconds: float
 
 
 def reproduce(
@@ -161,21 +168,27 @@ def _itself(experiment: Experiment) -> Experiment:
 
 def _measure(experiment: Experiment, common: tuple[Path, bool], task: _Task) -> Record:
     (work, again), spoke = common, 0.0
+    started, began = time.monotonic(), _core_seconds()
     file = work / experiment.name / f"{task.file}.json"
-    doing = file.with_suffix(".doing")
+    doing, worked = file.with_suffix(".doing"), file.with_suffix(".worked")
     if file.exists() and not again:
         try:
             return Record(**read_json(file))
         except (Damaged, TypeError):  # it is measured again
             pass
 
+    spent = _Spent(0.0, 0.0) if again else _spent(worked)
+
+    def so_far() -> _Spent:
+        return _Spent(spent.seconds + time.monotonic() - started, spent.core_seconds + _core_seconds() - began)
+
     def say(words: str) -> None:
         nonlocal spoke
         if time.monotonic() - spoke > SAY_EVERY:
             spoke = time.monotonic()
             write_text(doing, f"{task.part}, seed {task.seed}: {words}")
+            write_text(worked, "{:.1f} {:.1f}".format(*so_far()))
 
-    started, worked = time.monotonic(), _core_seconds()
     try:
         say("begun")
         place = Place(work / RUNS, say, task.engine)
@@ -184,10 +197,20 @@ def _measure(experiment: Experiment, common: tuple[Path, bool], task: _Task) -> 
         facts = {DIVERGED: str(error)}
     finally:
         doing.unlink(missing_ok=True)
-    seconds, core_seconds = round(time.monotonic() - started, 1), round(_core_seconds() - worked, 1)
+    seconds, core_seconds = (round(value, 1) for value in so_far())
     record = Record(task.part, task.seed, task.key, seconds, this_machine().git_commit, facts, core_seconds)
     write_json(file, record.__dict__)
+    worked.unlink(missing_ok=True)
     return record
+
+
+def _spent(file: Path) -> _Spent:
+    """What an interrupted measurement of a part left; nothing if there was none."""
+    try:
+        seconds, core_seconds = map(float, file.read_text(encoding="utf-8").split())
+    except (FileNotFoundError, ValueError):
+        return _Spent(0.0, 0.0)
+    return _Spent(seconds, core_seconds)
 
 
 def _core_seconds() -> float:
