@@ -286,3 +286,10 @@ def test_an_experiment_says_in_which_rounds_it_evaluates(name):
         experiment = EXPERIMENTS[name](**given)
         for part in experiment.parts():
             assert experiment.recipe(part, 0).get("evaluate", {}).get("every") != 0, (scale, part)
+
+
+def test_a_panel_without_rows_has_no_scales_that_the_panels_beside_it_would_share():
+    empty, full = banded([], "y", "x", title="left"), banded([row("a", 0, 1, 2)], "y", "x", title="right")
+    assert "scale" in json.dumps(full.to_dict())
+    assert "scale" not in json.dumps(empty.to_dict())
+    assert "not measured" in json.dumps(empty.to_dict())

@@ -42,8 +42,14 @@ def banded(
     """The mean over seeds of each line of ``rows``; ``log`` is about y.
 
     Lines named by ``like`` are dashed, in the colour of another. ``spread`` shows the seeds: a band from the least to the
-    greatest, or bars of a standard deviation to both sides.
+    greatest, or bars of a standard deviation to both sides. Without rows it is a panel that says so, without scales,
+    since those of a panel without lines would leave the panels beside it without them too.
     """
+    if not rows:
+        nothing = alt.Chart(alt.Data(values=[{"words": "not measured"}]))  # type: ignore[no-untyped-call]
+        return alt.layer(nothing.mark_text(color="gray").encode(text="words:N")).properties(
+            width=width, height=height, title=title
+        )
     order = order_of(rows)
     if log:
         scale, axis = alt.Scale(type="log"), alt.Axis(format=".0e", tickCount=6)

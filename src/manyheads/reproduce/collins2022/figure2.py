@@ -56,7 +56,7 @@ class Figure2(Experiment):
         "reduced": REDUCED,
         "paper": {},
     }
-    minutes: ClassVar[Mapping[Scale, float]] = {"quick": 5, "reduced": 50, "paper": 500}
+    minutes: ClassVar[Mapping[Scale, float]] = {"quick": 3, "reduced": 45, "paper": 500}
 
     steps: Annotated[int, Field(ge=1)] = STEPS
     """local steps of a model, T tau"""

@@ -66,7 +66,7 @@ class Figure4(Experiment):
         "reduced": REDUCED,
         "paper": {},
     }
-    minutes: ClassVar[Mapping[Scale, float]] = {"quick": 3, "reduced": 100, "paper": 1000}
+    minutes: ClassVar[Mapping[Scale, float]] = {"quick": 3, "reduced": 85, "paper": 1000}
 
     steps: Annotated[int, Field(ge=1)] = STEPS
     """local steps of a model, T tau"""

@@ -54,7 +54,7 @@ class Figure5(Experiment):
         "reduced": REDUCED | {"classes": (5,), "seeds": 1},
         "paper": {},
     }
-    minutes: ClassVar[Mapping[Scale, float]] = {"quick": 7, "reduced": 110, "paper": 12000}
+    minutes: ClassVar[Mapping[Scale, float]] = {"quick": 5, "reduced": 90, "paper": 12000}
 
     seeds: int = 5
     steps: Annotated[int, Field(ge=1)] = STEPS
