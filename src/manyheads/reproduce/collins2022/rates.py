@@ -43,7 +43,7 @@ PROBES = 300
 """test images whose features are looked at"""
 FORGOTTEN = 0.01
 """share of the features' norm that differs between images, below which they are the same for all"""
-FACTS = {"loss": "training loss", "differs": "share of the features that differs between images"}
+FACTS = {"loss": "training loss", "differs": "part of the features that differs"}
 END = 0.1
 """part of the rounds, the last ones, whose training loss counts"""
 
