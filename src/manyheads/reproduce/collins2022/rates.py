@@ -58,7 +58,7 @@ class Rates(Experiment):
     about: ClassVar[
         str
     ] = """The paper takes the step size 0.1 for all of its models, the best of this grid by the training loss. It gives neither the
-        widths of the network nor its first weights. With ours that step size is of no use to FedAvg. Here is what each is worth, with
+        widths of the network nor its first weights. With ours that step size is of no use to FedAvg. Here is what each is worth in bfloat16, with
         two kinds of weights: on CIFAR-100 as in Figure 2, after 500 local steps, with a seed that no figure has. Training loss:
         mean over the last tenth of the rounds. Features: the norm of what differs between 300 test images, divided by the norm of all.
         For fine-tuning, the loss of Figure 2's new clients on their training samples after ten epochs, mean over its two models, one step
