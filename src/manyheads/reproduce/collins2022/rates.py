@@ -1,4 +1,4 @@
-"""First weights and step sizes of Figures 2, 4 and 5, by the training loss, as the paper chose its own step size."""
+"""What first weights and step sizes are worth to the network of Figures 2, 4 and 5, in training loss."""
 
 from __future__ import annotations
 
