@@ -234,6 +234,7 @@ def test_all_missing_data_of_all_experiments_is_one_error_before_any_work(places
     for words in ("cifar10 is not there; put", "mnist is not there; put train-images-idx3-ubyte.gz"):
         assert words in shown
     assert shown.count("is not there") == 2
+    assert f"to download it: manyheads data get mnist --out {places['out']}" in shown
     assert not MEASURED
     monkeypatch.setattr(Growth, "needs", lambda self: [])
     done(places)

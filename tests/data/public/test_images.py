@@ -22,6 +22,7 @@ from manyheads import UserError
 from manyheads.data import SOURCES, Key, federate
 from manyheads.data.public.cache import cached
 from manyheads.data.public.characters import Chars74k, Femnist, character_classes
+from manyheads.data.public.hub import DATASETS
 from manyheads.data.public.images import Cifar10, Cifar100, Emnist, FashionMnist, ImageFolder, Mnist
 from manyheads.data.public.locate import Location
 
@@ -324,6 +325,8 @@ def test_missing_data_says_what_to_put_where(tmp_path, monkeypatch, name):
     with pytest.raises(UserError, match=rf"; put .* into .*{tmp_path}") as error:
         source.pool(0)
     assert "\n" not in str(error.value)
+    downloads = name in DATASETS and bool(DATASETS[name].hub)
+    assert (f"manyheads data get {name} --out {tmp_path}" in str(error.value)) == downloads
     with pytest.raises(UserError, match="no such folder: /not/here"):
         SOURCES[name](path="/not/here").pool(0)
 

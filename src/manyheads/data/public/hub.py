@@ -19,6 +19,7 @@ from manyheads.core.files import kind_of, replacing, write_text, writing
 from manyheads.data.content import content, digest
 from manyheads.data.paths import home
 from manyheads.data.public.hospitals import UPDRS, heart_files, parkinsons_files
+from manyheads.data.public.locate import HUB
 from manyheads.data.public.tcga import PATIENTS, SPLIT, TABLE, tcga_files
 
 __all__ = ["CHECKSUMS", "DATASETS", "Dataset", "fetch", "is_there"]
@@ -84,10 +85,10 @@ DATASETS: dict[str, Dataset] = {
         "mnist",
         (_IDX_FORM,),
         f"{_IDX_NEEDS} (for clients by writer, also qmnist-train-labels-idx2-int.gz and qmnist-test-labels-idx2-int.gz)",
-        "ylecun/mnist",
+        HUB["mnist"],
         _IDX,
     ),
-    "fashion-mnist": Dataset("fashion-mnist", (_IDX_FORM,), _IDX_NEEDS, "zalando-datasets/fashion_mnist", _IDX),
+    "fashion-mnist": Dataset("fashion-mnist", (_IDX_FORM,), _IDX_NEEDS, HUB["fashion-mnist"], _IDX),
     "emnist": Dataset(
         "emnist",
         (("emnist-*-train-images-idx3-ubyte*", "emnist-*-test-images-idx3-ubyte*"),),
@@ -97,21 +98,21 @@ DATASETS: dict[str, Dataset] = {
         "cifar10",
         (_TABLES_FORM, ("data_batch_1*", "test_batch*")),
         "train.parquet and test.parquet of huggingface.co/datasets/uoft-cs/cifar10, or the folder cifar-10-batches-py",
-        "uoft-cs/cifar10",
+        HUB["cifar10"],
         _TABLES,
     ),
     "cifar100": Dataset(
         "cifar100",
         (_TABLES_FORM, ("train", "test"), ("train.bin", "test.bin")),
         "train.parquet and test.parquet of huggingface.co/datasets/uoft-cs/cifar100, or the folder cifar-100-python",
-        "uoft-cs/cifar100",
+        HUB["cifar100"],
         _TABLES,
     ),
     "femnist": Dataset(
         "femnist",
         (("*.parquet",), ("*.json*",)),
         "the parquet files of huggingface.co/datasets/flwrlabs/femnist, or LEAF's train/*.json and test/*.json",
-        "flwrlabs/femnist",
+        HUB["femnist"],
         (("train.parquet", "train", _parquet),),
     ),
     "chars74k": Dataset("chars74k-hnd", (("*.json*",),), "all_data.json.gz, the hand-drawn characters in LEAF's form"),

@@ -11,7 +11,21 @@ from manyheads.core.errors import UserError
 from manyheads.core.files import kind_of
 from manyheads.data.paths import home, suggestion
 
-__all__ = ["Location"]
+__all__ = ["HUB", "Location"]
+
+HUB = {
+    "mnist": "ylecun/mnist",
+    "fashion-mnist": "zalando-datasets/fashion_mnist",
+    "cifar10": "uoft-cs/cifar10",
+    "cifar100": "uoft-cs/cifar100",
+    "femnist": "flwrlabs/femnist",
+}
+"""names on the Hugging Face hub of the datasets that ``manyheads data get`` downloads"""
+
+
+def _getting(name: str, folder: Path | str) -> str:
+    """How to download a dataset into a folder of all data; empty if it must be found by hand."""
+    return f"; to download it: manyheads data get {name} --out {folder}" if name in HUB else ""
 
 
 @dataclass(frozen=True)
@@ -30,7 +44,8 @@ class Location:
             raise UserError(
                 f"no place to look for {name}",
                 where="data",
-                fix=f"set MANYHEADS_DATA to the folder that holds {name}/, or give the folder itself as its path",
+                fix=f"set MANYHEADS_DATA to the folder that holds {name}/, or give the folder itself as its path"
+                + _getting(name, "FOLDER"),
             )
         folder = home(path or Path(str(root)) / name)
         if path and not kind_of(folder):
@@ -63,7 +78,9 @@ class Location:
         return UserError(
             f"{self.name} is not there",
             where="data",
-            fix=f"put {', '.join(names)} into {self.folder}" + (f"; {otherwise}" if otherwise else ""),
+            fix=f"put {', '.join(names)} into {self.folder}"
+            + (f"; {otherwise}" if otherwise else "")
+            + (_getting(self.name, self.folder.parent) if self.folder.name == self.name else ""),
         )
 
     def _places(self) -> list[Path]:
