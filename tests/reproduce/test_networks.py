@@ -66,6 +66,11 @@ def test_claims_follow_from_what_is_measured(name, good):
         rows = [f"{switch.method}: {name}" for name, switch in SWITCHES.items()]
         rows += [f"{switch.method}+FT: {name}" for name, switch in SWITCHES.items() if f"{switch.method}+FT" in ROWS]
         assert sorted(cell.row for cell in experiment.table(found)) == sorted(2 * rows)
+    elif name == "collins2022.figure4":
+        assert verdicts == ["reproduced" if good else "not reproduced"] * 3
+        assert "D-SGD learns here" in experiment.claims(found)[0].reason
+        found["tau 50"][0]["accuracy"] = 0.6
+        assert not experiment.claims(found)[0].reason  # D-SGD's network is the worse one
     else:
         assert verdicts[0] == ("reproduced" if good else "not reproduced")
 
