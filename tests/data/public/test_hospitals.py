@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import facts_of
+from real_data import DATA, real
 
 from manyheads.core.errors import UserError
 from manyheads.data import name_of_path, source_of
 from manyheads.data.public.hospitals import HEART, Heart, Parkinsons
 from manyheads.data.public.hub import fetch, is_there
 
-SHARED = Path(__file__).parents[4] / "shared" / "data"
 HOSPITALS = {"Cleveland": "cleveland", "Hungary": "hungarian", "Switzerland": "switzerland", "VA": "va"}
 
 
@@ -37,10 +37,10 @@ def test_heart_comes_with_the_package_as_four_hospitals(monkeypatch):
     assert not any(str(HEART.parent) in doubt for doubt in federation.doubts)
 
 
-@pytest.mark.skipif(not (SHARED / "heart").is_dir(), reason=f"{SHARED / 'heart'} is not there")
+@real("heart")
 @pytest.mark.parametrize("name", HOSPITALS)
 def test_the_embedded_tables_are_those_of_uci(name):
-    theirs = np.genfromtxt(SHARED / "heart" / f"processed.{HOSPITALS[name]}.data", delimiter=",", missing_values="?")
+    theirs = np.genfromtxt(DATA / "heart" / f"processed.{HOSPITALS[name]}.data", delimiter=",", missing_values="?")
     ours = np.genfromtxt(HEART / f"{name}.csv", delimiter=",", skip_header=1)
     theirs[:, -1] = theirs[:, -1] > 0
     np.testing.assert_array_equal(ours, theirs)
@@ -135,15 +135,15 @@ def test_another_table_of_that_name_is_an_error(root, text):
         fetch("parkinsons", root)
 
 
-@pytest.mark.skipif(not (SHARED / "parkinsons").is_dir(), reason=f"{SHARED / 'parkinsons'} is not there")
+@real("parkinsons")
 def test_the_real_recordings_are_5875_of_42_patients(tmp_path, monkeypatch):
-    monkeypatch.setenv("MANYHEADS_DATA", str(SHARED))
+    monkeypatch.setenv("MANYHEADS_DATA", str(DATA))
     federation = Parkinsons().federation(0)
     assert (len(federation), len(federation.train.y) + len(federation.test.y)) == (42, 5875)
     (tmp_path / "parkinsons").mkdir()
-    raw = (SHARED / "parkinsons" / "parkinsons_updrs.data").read_bytes()
+    raw = (DATA / "parkinsons" / "parkinsons_updrs.data").read_bytes()
     (tmp_path / "parkinsons" / "parkinsons_updrs.data").write_bytes(raw)
     fetch("parkinsons", tmp_path)
     for file in (tmp_path / "parkinsons").glob("*.csv"):
-        theirs = (SHARED / "parkinsons" / "sites" / file.name).read_text().splitlines()
+        theirs = (DATA / "parkinsons" / "sites" / file.name).read_text().splitlines()
         assert file.read_text().splitlines() == theirs

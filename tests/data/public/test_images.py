@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
+from real_data import DATA, real
 
 from manyheads import UserError
 from manyheads.data import SOURCES, Key, federate
@@ -26,12 +27,7 @@ from manyheads.data.public.hub import DATASETS
 from manyheads.data.public.images import Cifar10, Cifar100, Emnist, FashionMnist, ImageFolder, Mnist
 from manyheads.data.public.locate import Location
 
-DATA = Path(os.environ.get("MANYHEADS_DATA") or Path(__file__).parents[3].parent / "shared" / "data")
 RNG = np.random.default_rng(0)
-
-
-def real(name: str) -> pytest.MarkDecorator:
-    return pytest.mark.skipif(not (DATA / name).is_dir(), reason=f"{DATA / name} is not there")
 
 
 @pytest.fixture(autouse=True)

@@ -7,13 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import facts_of
+from real_data import DATA, real
 
 from manyheads.core.errors import UserError
 from manyheads.data import source_of
 from manyheads.data.public.hub import fetch, is_there
 from manyheads.data.public.tcga import PATIENTS, REGIONS, SPLIT, TcgaBrca
-
-SHARED = Path(__file__).parents[4] / "shared" / "data"
 
 
 @pytest.fixture
@@ -65,10 +64,10 @@ def test_what_is_not_there(root, tmp_path):
         fetch("tcga-brca", root)
 
 
-@pytest.mark.skipif(not (SHARED / "tcga_brca").is_dir(), reason=f"{SHARED / 'tcga_brca'} is not there")
+@real("tcga_brca")
 def test_the_real_regions(tmp_path, monkeypatch):
     """As FLamby counts them."""
-    monkeypatch.setenv("MANYHEADS_DATA", str(SHARED))
+    monkeypatch.setenv("MANYHEADS_DATA", str(DATA))
     fetch("tcga-brca", tmp_path)
     federation = TcgaBrca(path=str(tmp_path / "tcga-brca"), scaling="none").federation(0)
     order = [federation.client_names.index(region) for region in REGIONS]

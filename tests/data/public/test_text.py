@@ -2,13 +2,13 @@
 
 import gzip
 import json
-import os
 from collections import Counter
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
+from real_data import DATA, real
 
 from manyheads import FedAvg, UserError, simulate
 from manyheads.core.optim import SGD
@@ -18,8 +18,8 @@ from manyheads.data.public.text import Sent140, encode, held_out, tokens, vocabu
 from manyheads.data.sources import source_named
 from manyheads.models import LSTM, build_model
 
-REAL = Path(os.environ.get("MANYHEADS_DATA", "/work/shared/data")) / "sent140"
-needs_tweets = pytest.mark.skipif(not REAL.is_dir(), reason=f"no Sentiment140 sample in {REAL}")
+REAL = DATA / "sent140"
+needs_tweets = real("sent140")
 
 ROWS = [
     ("0", "ann", "so sad"),
