@@ -24,7 +24,7 @@ if none does, *undecided* where the seeds do not tell, *measured* where nothing 
 the mean difference (Student's t over seeds) lies on the right side of zero.
 
 Scales: `paper` has the paper's own settings; `reduced` about a tenth of its steps, where those are out of reach here; `quick` is a
-look in minutes, and its verdicts are about few rounds. Every picture says which it is, and how its settings differ from the
+look in minutes (18 for all fifteen figures and tables, in one go on two cores), and its verdicts are about few rounds. Every picture says which it is, and how its settings differ from the
 paper's. Numbers, seeds, versions and pictures are in `results/PAPER/FIGURE/SCALE`. The experiments `theory.*` put theorems beside a
 run; they, and our own ([digits](methods-table.md), [real data](real-data.md)), are no figure of a paper and have one scale.
 
