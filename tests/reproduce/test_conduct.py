@@ -141,6 +141,19 @@ def test_an_interruption_keeps_what_is_done(places):
     assert MEASURED == [("flat", 1)]
 
 
+def test_parts_that_another_process_measures_meanwhile_are_kept(places, monkeypatch):
+    measure = Growth.measure
+
+    def meanwhile(self: Growth, part: str, seed: int, place: Place) -> Facts:
+        if part == "steep":
+            done(places, parts=["flat"])
+        return measure(self, part, seed, place)
+
+    monkeypatch.setattr(Growth, "measure", meanwhile)
+    assert not done(places, parts=["steep"]).missing
+    assert sorted(MEASURED) == [("flat", 0), ("flat", 1), ("steep", 0), ("steep", 1)]
+
+
 def test_the_time_before_an_interruption_counts(places, monkeypatch):
     ticks = count(step=60)  # a minute at every look
     clock = SimpleNamespace(monotonic=lambda: float(next(ticks)))

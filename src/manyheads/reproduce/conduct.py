@@ -81,6 +81,7 @@ def reproduce(
             done[record.part, record.seed] = record
     finally:
         if done:
+            done = _plan(experiment, scale, out, parts, again).done | done  # what another process wrote meanwhile stays
             result, chart = _judged(experiment, scale, [done[each] for each in plan.keys if each in done])
             folder = folder_of(out, experiment.name, scale)
             result.write(folder)
