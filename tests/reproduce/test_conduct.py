@@ -154,6 +154,35 @@ def test_parts_that_another_process_measures_meanwhile_are_kept(places, monkeypa
     assert sorted(MEASURED) == [("flat", 0), ("flat", 1), ("steep", 0), ("steep", 1)]
 
 
+def test_seeds_that_were_asked_for_before_are_kept(places):
+    done(places, Growth.at("quick", seeds=3))
+    MEASURED.clear()
+    result = done(places)
+    assert not MEASURED
+    assert (result.repetitions, result.settings["seeds"]) == ("3 seeds", 3)
+    assert done(places, again=True, parts=["flat"]).repetitions == "3 seeds"
+    assert MEASURED == [("flat", 0), ("flat", 1)]
+    MEASURED.clear()
+    result = done(places, Growth.at("quick", seeds=4), parts=["steep"])
+    assert MEASURED == [("steep", 3)]
+    assert result.repetitions == "3 to 4 seeds"
+    found = [(c.what, c.holds) for c in result.claims[0].checks]
+    assert found == [("at the end", None)]  # what has not the same seeds is not compared
+
+
+def test_seeds_that_another_process_measures_meanwhile_are_kept(places, monkeypatch):
+    measure = Growth.measure
+
+    def meanwhile(self: Growth, part: str, seed: int, place: Place) -> Facts:
+        if self.seeds == 2:
+            done(places, Growth.at("quick", seeds=3), parts=["flat"])
+        return measure(self, part, seed, place)
+
+    monkeypatch.setattr(Growth, "measure", meanwhile)
+    result = done(places, parts=["steep"])
+    assert {(r.part, r.seed) for r in result.records} == {("steep", 0), ("steep", 1), *(("flat", s) for s in range(3))}
+
+
 def test_the_time_before_an_interruption_counts(places, monkeypatch):
     ticks = count(step=60)  # a minute at every look
     clock = SimpleNamespace(monotonic=lambda: float(next(ticks)))

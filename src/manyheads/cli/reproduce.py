@@ -188,6 +188,7 @@ def _list(out: Path, as_json: bool) -> None:
                     "minutes": kind.minutes[scale],
                     "status": status,
                     "seeds": len(result.seeds) if result else 0,
+                    "repetitions": result.repetitions if result else None,
                     "verdict": result.verdict if result else None,
                     "title": kind.title,
                 }
@@ -201,7 +202,7 @@ def _list(out: Path, as_json: bool) -> None:
         console.print(bold(name) + f"  {own[0]['title']}")
         table = Table(*[""] * 5, box=None, show_header=False, pad_edge=False)
         for row in own:
-            seeds = f", {plural(row['seeds'], 'seed', 'seeds')}" if row["seeds"] else ""
+            seeds = f", {row['repetitions']}" if row["repetitions"] else ""
             table.add_row("  ", row["scale"], _cost(row["minutes"]), row["status"] + seeds, row["verdict"] or "")
         console.print(table)
 

@@ -15,6 +15,7 @@ from manyheads.core.files import replacing, write_text
 from manyheads.core.machine import this_machine
 from manyheads.core.plain import plain
 from manyheads.core.sealed import fingerprint_of, read_json, write_json
+from manyheads.core.settings import changed
 from manyheads.core.watching import watching
 from manyheads.data import source_of
 from manyheads.engines.engine import Engine
@@ -65,7 +66,7 @@ def reproduce(
 ) -> Result:
     """The result of an experiment at a scale, in ``out``; what is there already with the same settings is kept.
 
-    ``parts`` limits what is measured now. Its parts are spread over processes, or a single one's runs are, as the engine's
+    ``parts`` limits what is measured now, as the number of seeds does: further ones that are there count too. Its parts are spread over processes, or a single one's runs are, as the engine's
     settings say. Folders of runs, and the facts of parts, are kept in ``work``.
     """
     plan = _plan(experiment, scale, out, parts, again)
@@ -81,8 +82,9 @@ def reproduce(
             done[record.part, record.seed] = record
     finally:
         if done:
-            done = _plan(experiment, scale, out, parts, again).done | done  # what another process wrote meanwhile stays
-            result, chart = _judged(experiment, scale, [done[each] for each in plan.keys if each in done])
+            now = _plan(experiment, scale, out, parts, again)  # what another process wrote meanwhile stays
+            done = now.done | done
+            result, chart = _judged(experiment, scale, [done[each] for each in now.keys if each in done])
             folder = folder_of(out, experiment.name, scale)
             result.write(folder)
             _draw(result, chart, folder)
@@ -125,15 +127,14 @@ def _plan(experiment: Experiment, scale: Scale, out: Path, parts: Sequence[str],
     unknown = next((part for part in parts if part not in experiment.parts()), None)
     if unknown is not None:
         raise one_of("part", unknown, experiment.parts(), where=experiment.name)
-    asked = parts or experiment.parts()
-    keys = {
-        (part, seed): key_of(experiment, part, seed) for part in experiment.parts() for seed in range(experiment.seeds)
-    }
+    asked = [(part, seed) for part in parts or experiment.parts() for seed in range(experiment.seeds)]
     anew = again and not parts  # what is there need not even be readable
     before = None if anew else Result.read(folder_of(out, experiment.name, scale))
-    kept = [r for r in (before.records if before else ()) if not (again and r.part in asked)]
+    kept = [r for r in (before.records if before else ()) if not (again and (r.part, r.seed) in asked)]
+    seeds = max([experiment.seeds, *(r.seed + 1 for r in kept)])
+    keys = {(part, seed): key_of(experiment, part, seed) for part in experiment.parts() for seed in range(seeds)}
     done = {(r.part, r.seed): r for r in kept if keys.get((r.part, r.seed)) == r.key}
-    return _Plan(keys, done, [each for each in keys if each not in done and each[0] in asked])
+    return _Plan(keys, done, [each for each in keys if each in asked and each not in done])
 
 
 def _records(
@@ -222,8 +223,10 @@ def _core_seconds() -> float:
 
 def _judged(experiment: Experiment, scale: Scale, records: Iterable[Record]) -> tuple[Result, Any]:
     """The result of records, and its picture. A key is of the settings alone: facts may be of an earlier form."""
+    records = tuple(records)
+    seeds = max([experiment.seeds, *(record.seed + 1 for record in records)])
     try:
-        result = Result.of(experiment, scale, records)
+        result = Result.of(changed(experiment, {"seeds": seeds}), scale, records)
         return result, experiment.figure(measured(result.records))
     except KeyError as error:
         raise UserError(

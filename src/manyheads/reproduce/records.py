@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -100,8 +101,10 @@ class Result:
 
     @property
     def repetitions(self) -> str:
-        """The number of seeds, in words."""
-        return plural(len(self.seeds), "seed", "seeds")
+        """The number of seeds, in words: of the parts with the fewest and with the most, if these differ."""
+        counts = Counter(record.part for record in self.records).values()
+        least, most = min(counts, default=0), max(counts, default=0)
+        return plural(most, "seed", "seeds") if least == most else f"{least} to {most} seeds"
 
     @property
     def minutes(self) -> float:
