@@ -159,25 +159,31 @@ class Table1(Experiment):
         return claims + ([Claim(f"each cell is within {CLOSE:g} points of the paper's", tuple(near))] if near else [])
 
     def figure(self, found: Measured) -> Any:
+        paper, other = "the paper", "the paper, on the data that ours stand for"
         rows = [
             {"row": cell.row, "column": cell.column, "who": who, "value": value}
             for cell in self.table(found)
-            for who, value in (("ours", float(np.mean(cell.ours))), ("the paper", cell.paper))
+            for who, value in (
+                ("ours", float(np.mean(cell.ours))),
+                (other if COLUMNS[cell.column].stands_for else paper, cell.paper),
+            )
         ]
-        who = ["ours", "the paper"]
+        known = {"ours": ("circle", "#4c78a8"), paper: ("square", "#bbbbbb"), other: ("cross", "#bbbbbb")}
+        who = [each for each in known if any(row["who"] == each for row in rows)]
+        shapes, colours = ([known[each][i] for each in who] for i in (0, 1))
+        legend = alt.Legend(orient="bottom", labelLimit=400)  # one for both, since they have the same domain
         dots = (
             alt.Chart(alt.Data(values=rows))  # type: ignore[no-untyped-call]
             .mark_point(filled=True, size=70)
             .encode(
                 x=alt.X("value:Q", title="accuracy %", scale=alt.Scale(domain=[0, 100])),
                 y=alt.Y("row:N", title=None, sort=list(ROWS)),
-                color=alt.Color("who:N", title=None, scale=alt.Scale(domain=who, range=["#4c78a8", "#bbbbbb"])),
-                shape=alt.Shape("who:N", title=None, scale=alt.Scale(domain=who)),  # the same domain: one legend
+                color=alt.Color("who:N", title=None, scale=alt.Scale(domain=who, range=colours), legend=legend),
+                shape=alt.Shape("who:N", title=None, scale=alt.Scale(domain=who, range=shapes), legend=legend),
             )
         )
-        return dots.properties(width=230, height=270).facet(
-            facet=alt.Facet("column:N", title=None, sort=None), columns=3
-        )
+        columns = alt.Facet("column:N", title=None, sort=list(self.columns))
+        return dots.properties(width=230, height=270).facet(facet=columns, columns=3)
 
 
 def _run_of(row: str) -> str:
