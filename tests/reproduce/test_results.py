@@ -13,6 +13,7 @@ from real_data import DATA, real
 from manyheads.engines.threads import one_thread
 from manyheads.reproduce import EXPERIMENTS, Result
 from manyheads.reproduce.collins2021.columns import EXPLAINED, NEARER
+from manyheads.reproduce.collins2021.switches import SWITCHES
 from manyheads.reproduce.collins2021.table1 import CLOSE
 from manyheads.reproduce.experiment import Place
 from manyheads.reproduce.records import folder_of, key_of, rounded
@@ -57,13 +58,15 @@ def test_a_result_is_of_these_settings_and_has_these_verdicts(name, scale):
         assert (folder_of(ROOT / "results", name, scale) / picture).stat().st_size > 1000
 
 
-@pytest.mark.parametrize(("row", "switch"), [*EXPLAINED.items(), *NEARER.items()])
-def test_a_switch_that_is_said_to_explain_a_cell_does(row, switch):
+@pytest.mark.parametrize(("of", "switch"), [*EXPLAINED.items(), *NEARER.items()])
+def test_a_switch_that_is_said_to_explain_a_cell_does(of, switch):
+    assert SWITCHES[switch].column == of[0]
+    row = of[1]
     cells = {
         cell.column: cell for cell in RESULTS["collins2021.switches", "paper"].table if cell.row == f"{row}: {switch}"
     }
     left = {column: abs(np.mean(cell.ours) - cell.paper) for column, cell in cells.items()}
-    assert left["with it"] <= (CLOSE if row in EXPLAINED else left["without"] / 2)
+    assert left["with it"] <= (CLOSE if of in EXPLAINED else left["without"] / 2)
 
 
 def test_the_pages_are_made_of_them():

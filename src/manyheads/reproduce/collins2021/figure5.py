@@ -11,8 +11,8 @@ from pydantic import Field
 
 from manyheads.core.settings import settings
 from manyheads.reproduce.claims import Check, Claim, mean_and_interval
-from manyheads.reproduce.collins2021.columns import COLUMNS, ROWS
-from manyheads.reproduce.collins2021.table1 import FIRST, QUICK, cell_config
+from manyheads.reproduce.collins2021.columns import COLUMNS, FIRST, ROWS
+from manyheads.reproduce.collins2021.table1 import QUICK, cell_config
 from manyheads.reproduce.drawing import banded, row
 from manyheads.reproduce.experiment import Experiment, Facts, Measured, Place, Scale, register
 from manyheads.reproduce.training import recipe_of, trained

@@ -12,8 +12,8 @@ from pydantic import Field
 
 from manyheads.core.settings import settings
 from manyheads.reproduce.claims import Claim
-from manyheads.reproduce.collins2021.columns import COLUMNS, ROWS
-from manyheads.reproduce.collins2021.table1 import FIRST, QUICK, cell_config
+from manyheads.reproduce.collins2021.columns import COLUMNS, FIRST, ROWS, SECOND
+from manyheads.reproduce.collins2021.table1 import QUICK, cell_config
 from manyheads.reproduce.experiment import Cell, Experiment, Facts, Measured, Place, Scale, register
 from manyheads.reproduce.training import recipe_of, trained
 from manyheads.run.config import Config
@@ -23,7 +23,6 @@ __all__ = ["SWITCHES", "Switch", "Switches"]
 
 SAMPLES = 500
 """training images of a client in the first column"""
-SECOND = "CIFAR-10 (100, 5)"
 
 
 class Switch(NamedTuple):

@@ -12,7 +12,7 @@ from pydantic import Field
 from manyheads.core.optim import FineTune
 from manyheads.core.settings import settings
 from manyheads.reproduce.claims import Claim, holds
-from manyheads.reproduce.collins2021.columns import COLUMNS, EXPLAINED, NEARER, ROWS, Column
+from manyheads.reproduce.collins2021.columns import COLUMNS, EXPLAINED, FIRST, NEARER, ROWS, Column
 from manyheads.reproduce.experiment import Cell, Experiment, Facts, Measured, Place, Scale, register
 from manyheads.reproduce.training import recipe_of, trained
 from manyheads.run import Evaluate
@@ -20,7 +20,6 @@ from manyheads.run.config import Config
 
 __all__ = ["QUICK", "Table1", "cell_config"]
 
-FIRST = "CIFAR-10 (100, 2)"
 ALONE = "Local Only"
 """the row that is not federated; in the paper's first column it is 2.1 points above FedRep"""
 QUICK = 0.05
@@ -131,10 +130,10 @@ class Table1(Experiment):
         if self.share < 1 or COLUMNS[column].stands_for or abs(difference) <= CLOSE:
             return ""
         why = "unexplained"
-        if column == FIRST and row in EXPLAINED:
-            why = f'within {CLOSE:g} with the switch "{EXPLAINED[row]}" (collins2021.switches)'
-        elif column == FIRST and row in NEARER:
-            why = f'unexplained, though nearer with the switch "{NEARER[row]}" (collins2021.switches)'
+        if switch := EXPLAINED.get((column, row)):
+            why = f'within {CLOSE:g} with the switch "{switch}" (collins2021.switches)'
+        elif switch := NEARER.get((column, row)):
+            why = f'unexplained, though nearer with the switch "{switch}" (collins2021.switches)'
         return f"{difference:+.1f} points, {why}"
 
     def claims(self, found: Measured) -> list[Claim]:
