@@ -104,6 +104,7 @@ COLUMNS: dict[str, Column] = {
 EXPLAINED: dict[tuple[str, str], str] = {
     (FIRST, "SCAFFOLD"): "SCAFFOLD's server step 1",
     (FIRST, "SCAFFOLD+FT"): "SCAFFOLD's server step 1",
+    (SECOND, "FedPer"): "one local epoch, five classes a client, FedPer",
 }
 """cells that differ from the paper's, and the switch (:mod:`.switches`) with which they do not"""
 NEARER: dict[tuple[str, str], str] = {
