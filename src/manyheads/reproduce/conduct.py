@@ -66,8 +66,9 @@ def reproduce(
 ) -> Result:
     """The result of an experiment at a scale, in ``out``; what is there already with the same settings is kept.
 
-    ``parts`` limits what is measured now, as the number of seeds does: further ones that are there count too. Its parts are spread over processes, or a single one's runs are, as the engine's
-    settings say. Folders of runs, and the facts of parts, are kept in ``work``.
+    ``parts`` limits what is measured now, as the number of seeds does: further ones that are there count too. Parts are
+    spread over processes, or a single one's runs are, as the engine's settings say. Folders of runs, and the facts of
+    parts, are kept in ``work``.
     """
     plan = _plan(experiment, scale, out, parts, again)
     if plan.done:
@@ -131,10 +132,15 @@ def _plan(experiment: Experiment, scale: Scale, out: Path, parts: Sequence[str],
     anew = again and not parts  # what is there need not even be readable
     before = None if anew else Result.read(folder_of(out, experiment.name, scale))
     kept = [r for r in (before.records if before else ()) if not (again and (r.part, r.seed) in asked)]
-    seeds = max([experiment.seeds, *(r.seed + 1 for r in kept)])
-    keys = {(part, seed): key_of(experiment, part, seed) for part in experiment.parts() for seed in range(seeds)}
+    seeds = range(_seeds(experiment, kept))
+    keys = {(part, seed): key_of(experiment, part, seed) for part in experiment.parts() for seed in seeds}
     done = {(r.part, r.seed): r for r in kept if keys.get((r.part, r.seed)) == r.key}
     return _Plan(keys, done, [each for each in keys if each in asked and each not in done])
+
+
+def _seeds(experiment: Experiment, records: Iterable[Record]) -> int:
+    """The number of seeds that are asked for, or of those that are there if it is larger."""
+    return max([experiment.seeds, *(record.seed + 1 for record in records)])
 
 
 def _records(
@@ -224,9 +230,8 @@ def _core_seconds() -> float:
 def _judged(experiment: Experiment, scale: Scale, records: Iterable[Record]) -> tuple[Result, Any]:
     """The result of records, and its picture. A key is of the settings alone: facts may be of an earlier form."""
     records = tuple(records)
-    seeds = max([experiment.seeds, *(record.seed + 1 for record in records)])
     try:
-        result = Result.of(changed(experiment, {"seeds": seeds}), scale, records)
+        result = Result.of(changed(experiment, {"seeds": _seeds(experiment, records)}), scale, records)
         return result, experiment.figure(measured(result.records))
     except KeyError as error:
         raise UserError(

@@ -117,9 +117,8 @@ class Switches(Experiment):
     ] = """Each row changes one thing in the run of a method in Table 1's first column (CIFAR-10, 100 clients of two
         shards); beside it the run without the change, and "+FT" is the same run after fine-tuning. Where it says five classes a
         client, the column is CIFAR-10 (100, 5), where the baselines make five local epochs by the text and one in the authors'
-        scripts. The noise of the
-        linear experiments, a variance by the text and a standard deviation in the authors' notebook, is a switch of
-        collins2021.figure1, and one-step "FedAvg" is drawn there too."""
+        scripts. The noise of the linear experiments, a variance by the text and a standard deviation in the authors' notebook, is
+        a switch of collins2021.figure1, and one-step "FedAvg" is drawn there too."""
     scales: ClassVar[Mapping[Scale, Mapping[str, Any]]] = {"quick": {"share": QUICK, "costly": False}, "paper": {}}
     minutes: ClassVar[Mapping[Scale, float]] = {"quick": 5, "paper": 300}
     unit: ClassVar[str] = "%"
@@ -161,9 +160,8 @@ class Switches(Experiment):
         return pairs
 
     def table(self, found: Measured) -> list[Cell]:
-        published = {c: dict(zip(ROWS, column.published, strict=True)) for c, column in COLUMNS.items()}
         return [
-            Cell(f"{row}: {name}", column, values, published[SWITCHES[name].column][row])
+            Cell(f"{row}: {name}", column, values, COLUMNS[SWITCHES[name].column].paper(row))
             for row, name, on, off in self._pairs(found)
             for column, values in (("with it", on), ("without", off))
         ]

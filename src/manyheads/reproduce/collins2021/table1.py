@@ -115,18 +115,17 @@ class Table1(Experiment):
     def table(self, found: Measured) -> list[Cell]:
         cells = []
         for column in self.columns:
-            for (row, kind), published in zip(ROWS.items(), COLUMNS[column].published, strict=True):
+            for row, kind in ROWS.items():
                 runs = found.get(f"{column}: {_run_of(row)}")
                 if runs:
                     name = "finetuned" if kind.tuned else "accuracy"
                     ours = [100 * facts[name] for facts in runs.values()]
-                    cells.append(Cell(row, column, ours, published, self._why(column, row, ours)))
+                    cells.append(Cell(row, column, ours, COLUMNS[column].paper(row), self._why(column, row, ours)))
         return cells
 
     def _why(self, column: str, row: str, ours: list[float]) -> str:
         """What is known of a cell's difference from the paper's, if it is larger than it should be."""
-        paper = COLUMNS[column].published[list(ROWS).index(row)]
-        difference = float(np.mean(ours)) - paper
+        difference = float(np.mean(ours)) - COLUMNS[column].paper(row)
         if self.share < 1 or COLUMNS[column].stands_for or abs(difference) <= CLOSE:
             return ""
         why = "unexplained"
@@ -140,15 +139,15 @@ class Table1(Experiment):
         cells = self.table(found)
         first, near, why = [], [], []
         for column in dict.fromkeys(cell.column for cell in cells):
-            own = {cell.row: cell for cell in cells if cell.column == column and cell.row != ALONE}
-            means = {row: float(np.mean(cell.ours)) for row, cell in own.items()}
+            own = [cell for cell in cells if cell.column == column and cell.row != ALONE]
+            means = {cell.row: float(np.mean(cell.ours)) for cell in own}
             if "FedRep" in means and len(means) > 1:
                 best = max(means, key=lambda row: means[row])
                 words = f"FedRep {means['FedRep']:.1f}, best {best} {means[best]:.1f} of {len(means)} federated rows"
                 what = f"{column}: within {CLOSE:g} points of the best federated method"
                 first.append(holds(what, means["FedRep"] >= means[best] - CLOSE, words))
                 if not first[-1].holds and not COLUMNS[column].stands_for:
-                    than = [f"{row} by {means[row] - (own[row].paper or 0):+.1f}" for row in (best, "FedRep")]
+                    than = [f"{row} by {means[row] - COLUMNS[column].paper(row):+.1f}" for row in (best, "FedRep")]
                     why.append(f"{column} differs from the paper's numbers in {' and '.join(than)} points")
         for cell in cells if self.share == 1 else ():
             if not COLUMNS[cell.column].stands_for and cell.paper is not None:
